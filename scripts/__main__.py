@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -49,18 +49,20 @@ def load_verb(name: str) -> ModuleType:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb; returns its exit code: 2 for bad input, or if there is no such verb; 130 after Ctrl-C or SIGTERM.
+    """Run a verb; returns its exit code: 2 for bad input, or if there is no such verb; 130 after Ctrl-C or SIGTERM."""
+    return guarded(lambda: run_verb(list(sys.argv[1:] if arguments is None else arguments)))
 
-    Where a verb handles no error or signal itself, this does.
-    """
+
+def guarded(work: Callable[[], int]) -> int:
+    """Result of `work`, or the exit code of what it raises: one sentence on stderr, no traceback."""
     try:
         with interruptible():
-            return run_verb(list(sys.argv[1:] if arguments is None else arguments))
+            return work()
     except BrokenPipeError:  # the reader has enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # its text, if any, says what is kept
+        print("; ".join(["interrupted", *map(str, stop.args)]), file=sys.stderr)
         return 130
     except Exception as error:
         if not (said := sentence(error)):

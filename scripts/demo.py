@@ -22,20 +22,10 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents import (
-    ILQGOptions,
-    Plan,
-    Run,
-    SamplingController,
-    SamplingOptions,
-    plan_ilqg,
-    random_controls,
-    run_closed_loop,
-    run_open_loop,
-    run_policy,
-)
-from agents.planning.plan import check_world
-from agents.study.case import RoomCase
+from agents.planning.ilqg import ILQGOptions, plan_ilqg
+from agents.planning.mpc import SamplingController, SamplingOptions
+from agents.planning.plan import Plan, Run, check_world, random_controls, run_closed_loop, run_open_loop, run_policy
+from agents.study.task import TransferTask
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
 from softgym_envs.core.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
@@ -46,7 +36,7 @@ from softgym_envs.envs.drawing import render_state
 from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
 from softgym_envs.rooms import room_of_task
-from sysid import fit_residual, run_recipe
+from sysid import run_recipe
 from sysid.report import Beat
 
 Array = NDArray[np.float64]
@@ -80,7 +70,7 @@ class Args:
     """Folder of the report."""
 
 
-def check(args: Args, case: RoomCase) -> None:
+def check(args: Args, case: TransferTask) -> None:
     """Refuse bad numbers, or a truth that cannot be made, before anything is recorded.
 
     Raises:
@@ -98,7 +88,9 @@ def check(args: Args, case: RoomCase) -> None:
     case.truth_parameters()
 
 
-def identified(case: RoomCase, rng: np.random.Generator, out: Path, progress: Beat) -> tuple[Parameters, tuple[str, ...], int]:
+def identified(
+    case: TransferTask, rng: np.random.Generator, out: Path, progress: Beat
+) -> tuple[Parameters, tuple[str, ...], int]:
     """Constants of the case, names of the stages that found them, and the truth's steps spent."""
     source, recipe = case.recorded(), case.recipe
     steps = sum(experiment.longest for experiment in recipe.experiments)
@@ -113,7 +105,7 @@ def identified(case: RoomCase, rng: np.random.Generator, out: Path, progress: Be
     return case.adapt(fit.parameters), tuple(stage.name for stage in stages), steps
 
 
-def planned(case: RoomCase, args: Args, parameters: Parameters, rng: np.random.Generator) -> Plan:
+def planned(case: TransferTask, args: Args, parameters: Parameters, rng: np.random.Generator) -> Plan:
     """Plan in the identified engine; the cheapest of several plans."""
     engine, start = case.native(), case.starts(np.random.default_rng(args.seed), 1)[0]
     options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=case.scenario.difference_step)
@@ -130,7 +122,7 @@ def planned(case: RoomCase, args: Args, parameters: Parameters, rng: np.random.G
     return min(plans, key=lambda plan: plan.cost)
 
 
-def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, rng: np.random.Generator) -> dict[str, Run]:
+def transferred(case: TransferTask, args: Args, plan: Plan, parameters: Parameters, rng: np.random.Generator) -> dict[str, Run]:
     """Run the plan in both worlds, with feedback, replanned, and without control."""
     engine, truth, constants = case.native(), case.truth(), case.truth_parameters()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
@@ -145,7 +137,7 @@ def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, 
     }
 
 
-def film(case: RoomCase, simulator: Simulator, states: Array) -> list[NDArray[np.uint8]]:
+def film(case: TransferTask, simulator: Simulator, states: Array) -> list[NDArray[np.uint8]]:
     """Pictures of all states, with the trail."""
     renderer = PygameRenderer(size=(400, 300))
     drawable: Any = simulator
@@ -156,7 +148,7 @@ def film(case: RoomCase, simulator: Simulator, states: Array) -> list[NDArray[np
     return [picture for picture in pictures if picture is not None]
 
 
-def plot(case: RoomCase, runs: dict[str, Run], costs: dict[str, Array], period: float) -> Any:
+def plot(case: TransferTask, runs: dict[str, Run], costs: dict[str, Array], period: float) -> Any:
     """Plot path and cost over time of the plan in both worlds."""
     figure = new_figure(9, 3.2)
     path, cost = figure.subplots(1, 2)
@@ -172,7 +164,7 @@ def plot(case: RoomCase, runs: dict[str, Run], costs: dict[str, Array], period: 
     return figure
 
 
-def meaning(case: RoomCase) -> str:
+def meaning(case: TransferTask) -> str:
     """Explanation of the table's numbers."""
     objective = case.objective
     weights, target = (", ".join(f"{v:g}" for v in np.ravel(part)) for part in (objective.weights, case.target))
@@ -209,7 +201,7 @@ def main(args: Args) -> int:
 def run(args: Args, progress: Beat) -> None:
     """Body of `main`, with progress."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
-    case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual, args.backend)
+    case = TransferTask(room_of_task(args.id), args.id.rpartition(":")[2], args.backend)
     check(args, case)
     rng = np.random.default_rng(args.seed)
     parameters, stages, steps = identified(case, rng, args.out, progress)

@@ -5,7 +5,7 @@
     softgym-envs evaluate runs/mine/policy.zip VineGrow-v0 --out runs/evaluation.json
     softgym-envs evaluate pretrained SlidingBlock-v0 --backend my_block.toml
 
-Episode i starts from seed + i in both backends. The policy is used without noise.
+Episode i starts from seed + i in both backends. The policy is used without noise. In Python: `agents.evaluate`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch, see train.py
 
-import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import gymnasium as gym
-import numpy as np
 import tyro
 
-from agents.learning.evaluation import Evaluation, evaluate
-from agents.learning.policy import load_policy
-from agents.study.statistics import Interval, share
-from softgym_envs.core.errors import SoftgymError
+import agents
+from agents.api import first_truth
 from softgym_envs.core.files import git_commit, write_json
 from softgym_envs.core.room import NATIVE, task_keywords
-from softgym_envs.rooms import room_of_task
 
 
 @dataclass(frozen=True)
@@ -62,47 +56,16 @@ class Args:
     """JSON file for the numbers."""
 
 
-def described(found: Evaluation, success: Interval) -> dict[str, Any]:
-    """Numbers of one backend."""
-    return {
-        "episodes": len(found.success),
-        "success": success.value,
-        "success_95": [success.low, success.high],
-        "return_mean": float(found.returns.mean()),
-        "return_std": float(found.returns.std()),
-        "failed_simulations": int(found.failed.sum()),
-        "seeds_without_success": np.flatnonzero(found.success == 0).tolist(),
-    }
-
-
-def main(args: Args) -> int:
-    """Evaluate, print, write; 0 if all went well, 2 for bad input, 130 if interrupted."""
-    name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
-    try:
-        policy = load_policy(args.policy, name)
-        shared: dict[str, Any] = {"sensor_noise": args.sensor_noise, "action_delay": args.action_delay}
-        shared |= policy.keywords
-        shared |= {key: given for key in ("model", "action_memory") if (given := getattr(args, key))}
-        shared |= task_keywords(args.keyword, [field.name for field in fields(args)])
-        native = {} if args.params is None else {"params": args.params}
-        report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
-        truth = args.backend or next(iter(room_of_task(name).truths), NATIVE)
-        for backend, keywords in {truth: {}, NATIVE: native}.items():
-            both = {"backend": backend, **shared, **keywords}
-            found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
-            success = share(int(found.success.sum()), args.episodes)
-            report[backend] = described(found, success)
-            print(f"{backend:8s} success {success}, return {found.returns.mean():.3f} ± {found.returns.std():.3f}")
-        if args.out is not None:
-            write_json(args.out, report)
-    except (SoftgymError, gym.error.Error) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; nothing is written", file=sys.stderr)
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))
+def main(args: Args) -> None:
+    """Evaluate, print, write."""
+    names = ("model", "sensor_noise", "action_delay", "action_memory")
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(args, name))}
+    given |= task_keywords(args.keyword, [entry.name for entry in fields(args)])
+    given |= {"episodes": args.episodes, "seed": args.seed}
+    report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
+    for backend, params in {args.backend or first_truth(args.id): None, NATIVE: args.params}.items():
+        found = agents.evaluate(args.policy, args.id, backend=backend, params=params, **given)
+        report[backend] = found.table()
+        print(f"{backend:8s} {found}")
+    if args.out is not None:
+        write_json(args.out, report)

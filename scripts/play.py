@@ -12,7 +12,6 @@ this robot, are shown at the lower edge of the window.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,8 @@ from typing import Annotated, Any
 import gymnasium as gym
 import tyro
 
-from softgym_envs.core.errors import OptionError, SoftgymError
+from agents.learning.policy import load_policy
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.room import task_keywords
 from softgym_envs.envs.player import Player, PlayOptions
 from softgym_envs.rooms import room_of_task
@@ -48,45 +48,20 @@ class Args:
     """Options of display and output."""
 
 
-def play(args: Args) -> None:
-    """Make the environment and play.
-
-    Raises:
-        OptionError: Unknown environment, files that could not be written at the end, or frames that nobody would see.
-        FileFormatError: The file holds no policy.
-    """
+def main(args: Args) -> None:
+    """Make the environment and play."""
     name = args.env.removeprefix("softgym_envs:")
     room_of_task(name)
     args.options.check()
     if args.options.headless_frames and args.options.record is None and args.options.dataset is None:
         raise OptionError("--headless-frames shows no window and writes no file: add --record roll.gif or --dataset roll.h5")
-    policy = None
-    if args.policy is not None:
-        from agents.learning.policy import load_policy
-
-        policy = load_policy(args.policy, name)
-    observed = policy.keywords if policy is not None else {}
-    given: dict[str, Any] = {**observed, "backend": args.backend, "model": args.model, "params": args.params}
+    policy = None if args.policy is None else load_policy(args.policy, name)
+    given: dict[str, Any] = {"backend": args.backend, "model": args.model, "params": args.params}
+    given = {key: value for key, value in given.items() if value is not None}
     given |= task_keywords(args.keyword, [entry.name for entry in fields(args)])
     given |= {"action_memory": args.action_memory} if args.action_memory else {}
-    env = gym.make(name, **{key: value for key, value in given.items() if value is not None})
+    env = gym.make(name, **{**(policy.keywords if policy else {}), **given})
     try:
         Player(env, args.options, policy).run()
     finally:
         env.close()
-
-
-def main(args: Args) -> int:
-    """Play; 0 if all went well, 2 for bad input, 130 if interrupted."""
-    try:
-        play(args)
-    except (SoftgymError, gym.error.Error, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))

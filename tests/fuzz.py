@@ -32,7 +32,7 @@ from xml.etree import ElementTree
 import gymnasium as gym
 import numpy as np
 import tomli_w
-from helpers import load_script, urdf
+from helpers import urdf
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents.study.conditions import CONDITIONS
@@ -42,6 +42,7 @@ from agents.study.fits import FitRecord
 from agents.study.jobs import read_record, register
 from agents.study.planned import read_replay
 from agents.study.report import write_report
+from agents.study.run import bundled, chosen
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import read_json, read_toml
 from softgym_envs.core.recipe import EXPERIMENT, Stage
@@ -343,10 +344,9 @@ def replay_file(folder: Path, draw: Draw) -> None:
 
 def transfer_file(folder: Path, draw: Draw) -> None:
     """A study of a room, up to its first run."""
-    script = load_script("scripts/transfer.py")
     path = folder / "study.toml"
-    path.write_bytes(wounded(draw, read_toml(draw.of(script._bundled())), toml))
-    case, study = script.chosen(script.Args(path))
+    path.write_bytes(wounded(draw, read_toml(draw.of(tuple(bundled().values()))), toml))
+    study, case = chosen(path)
     register(study, case.description, folder / "out", provenance={})
     assert study.jobs(CONDITIONS) and case.native().nx <= case.truth().nx
 
@@ -469,23 +469,24 @@ def trained() -> tuple[Any, dict[str, bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         train(training, Path(folder))
         files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if "tfevents" not in path.name}
-    return training, {**files, "curve.json": as_json({"points": [[8, 0.1, 1.0], [16, 0.2, 2.0]]})}
+    return training, files
 
 
 def training_folder(folder: Path, draw: Draw) -> None:
     """The folder of a training that is to go on."""
-    from agents.learning.rl import train
+    from agents.learning.curve import draw_curve
+    from agents.learning.rl import begun, train
 
     training, files = trained()
-    hurt, script = draw.of(tuple(sorted(files))), load_script("scripts/train.py")
+    hurt = draw.of(tuple(sorted(files)))
     for name, content in files.items():
         if name == hurt:
             kinds = {".zip": draw.archive, ".json": lambda good: wounded(draw, json.loads(good), as_json)}
             content = kinds.get(Path(name).suffix, draw.bytes)(content)
         (folder / name).write_bytes(content)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        args = script.Args(LEARNED, training.steps, resume=True)
-        script.draw(script.earlier_points(script.begun(training, args, folder), folder), {}, folder / "curve.png")
+        begun(training, folder, print)
+        draw_curve(folder, {})
         train(training, folder, resume=True)
 
 

@@ -113,7 +113,12 @@ def load_script(path: str) -> ModuleType:
 
 
 def run_script(script: Any, *arguments: Any) -> int:
-    """Exit status of a script's `main` with these words of a command line."""
+    """Exit status of a script with these words of a command line."""
     import tyro
 
-    return int(script.main(tyro.cli(script.Args, args=[str(argument) for argument in arguments])))
+    return run_main(script, tyro.cli(script.Args, args=[str(argument) for argument in arguments]))
+
+
+def run_main(script: Any, args: Any) -> int:
+    """Exit status of a script, its errors handled as the command does."""
+    return int(load_script("scripts/__main__.py").guarded(lambda: int(script.main(args) or 0)))

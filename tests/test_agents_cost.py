@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from agents_models import Linear, Pendulum
 
-from agents import FeatureCost
+from agents.planning.cost import FeatureCost
 from softgym_envs.core.errors import OptionError, ShapeError
 
 

@@ -5,8 +5,11 @@ import pytest
 from agents_models import Linear, Pendulum
 from scipy.linalg import solve_discrete_are
 
-from agents import FeatureCost, GPSOptions, UnstablePlanError, plan_gps, plan_ilqg, random_controls
+from agents.planning.cost import FeatureCost
+from agents.planning.gps import GPSOptions, plan_gps
+from agents.planning.ilqg import plan_ilqg
 from agents.planning.linear_gaussian import Controller, fit_dynamics, kl_bounded_step, kl_lqr, predict
+from agents.planning.plan import UnstablePlanError, random_controls
 from softgym_envs.core.errors import OptionError
 
 X0 = np.array([1.0, -0.5, 0.3, 0.8])

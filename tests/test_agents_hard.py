@@ -12,16 +12,15 @@ import pytest
 from agents.planning.cost import FeatureCost
 from agents.planning.mpc import SamplingController, SamplingOptions
 from agents.planning.plan import Outcome, Plan, StepCount, run_closed_loop, run_open_loop, run_policy
-from agents.study.case import RoomCase
 from agents.study.definition import Job, Study
 from agents.study.planned import PlanWorker
+from agents.study.task import TransferTask
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.hard import HardTwin
 from softgym_envs.core.mjcf import NoParameters
 from softgym_envs.core.sensors import markers_of
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
-from sysid import fit_residual, run_recipe
 
 EFFECTS = {"latency": 0.02, "backlash": 0.02}
 ROOMS = [r.name for r in rooms().values() if isinstance(r.simulator(backend="mujoco"), HardTwin)]
@@ -100,9 +99,9 @@ def test_a_plan_that_knows_more_than_the_world_is_refused() -> None:
 
 def test_a_world_without_constants_is_as_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mapped MJCF has none: what the scenario says of the truth (gravity of the crawling prism) is left to it."""
-    case = RoomCase(room("tensegrity"), "TensegrityCrawl-v0", run_recipe, fit_residual)
+    case = TransferTask(room("tensegrity"), "TensegrityCrawl-v0")
     assert float(case.truth_parameters().gravity) == 0.981  # type: ignore[attr-defined]
-    monkeypatch.setattr(RoomCase, "truth", lambda self: SimpleNamespace(default_parameters=NoParameters()))
+    monkeypatch.setattr(TransferTask, "truth", lambda self: SimpleNamespace(default_parameters=NoParameters()))
     assert case.truth_parameters() == NoParameters()
     object.__setattr__(case, "truth_constants", {"gravity": 1.0})
     with pytest.raises(ParameterError, match="unknown constant 'gravity'; NoParameters has none"):
@@ -110,7 +109,7 @@ def test_a_world_without_constants_is_as_it_was_built(monkeypatch: pytest.Monkey
 
 
 def test_drawn_constants_are_the_factor_off_in_both_directions() -> None:
-    case = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual)
+    case = TransferTask(room("vine"), "VineGrow-v0")
     ratios = []
     for seed in range(8):
         drawn = case.drawn(np.random.default_rng(seed), 1.2)
@@ -121,7 +120,7 @@ def test_drawn_constants_are_the_factor_off_in_both_directions() -> None:
 
 def test_rivals_are_drawn_within_what_steps_of_our_engine_bear() -> None:
     """Beyond 1107 N s/m a SUPERball moves by itself, and would be a straw man."""
-    case = RoomCase(room("tensegrity"), "TensegrityRoll-v0", run_recipe, fit_residual)
+    case = TransferTask(room("tensegrity"), "TensegrityRoll-v0")
     most = case.native().borne(case.best())["cable_damping"]  # type: ignore[attr-defined]
     drawn = [case.drawn(np.random.default_rng(seed), 2.0).cable_damping for seed in range(8)]  # type: ignore[attr-defined]
     assert set(np.round(drawn, 3)) == {round(case.best().cable_damping / 2, 3), round(most, 3)}  # type: ignore[attr-defined]
@@ -130,8 +129,8 @@ def test_rivals_are_drawn_within_what_steps_of_our_engine_bear() -> None:
 
 
 def test_a_camera_sees_the_training_and_states_judge() -> None:
-    plain = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual)
-    case = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual, sensor=("camera",))
+    plain = TransferTask(room("vine"), "VineGrow-v0")
+    case = TransferTask(room("vine"), "VineGrow-v0", sensor=("camera",))
     data = case.record(np.random.default_rng(0), 400)
     assert data.train.names[:2] == ("point0.x", "point0.y") and set(case.native().state_names) <= set(data.test.names)
     assert data.train[0].period == pytest.approx(0.01) and data.train[0].substeps == 2
@@ -145,7 +144,7 @@ def test_a_camera_sees_the_training_and_states_judge() -> None:
 
 
 def test_what_learns_gets_the_states_of_the_experiments_that_the_camera_saw(tmp_path: Path) -> None:
-    case = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual, sensor=("camera",))
+    case = TransferTask(room("vine"), "VineGrow-v0", sensor=("camera",))
     seen, states = (make(np.random.default_rng(0), 400).train for make in (case.record, case.states))
     for frames, full in zip(seen, states, strict=True):
         points = markers_of(full, case.native(), case.recipe).select(frames.names)
@@ -166,7 +165,7 @@ def test_what_learns_gets_the_states_of_the_experiments_that_the_camera_saw(tmp_
 
 @pytest.mark.parametrize(("name", "task"), STUDIES)
 def test_every_condition_runs_on_a_hard_truth(name: str, task: str, tmp_path: Path) -> None:
-    case = RoomCase(room(name), task, run_recipe, fit_residual, truth_options={"effects": EFFECTS, "seed": 1})
+    case = TransferTask(room(name), task, truth_options={"effects": EFFECTS, "seed": 1})
     conditions = ("zero", "near", "true_constants", "forces", "truth", "truth_doubled", "truth_budget")
     substeps = round(0.05 / case.native().dt)
     study = Study(
@@ -180,9 +179,7 @@ def test_every_condition_runs_on_a_hard_truth(name: str, task: str, tmp_path: Pa
 
 def test_policies_learn_late_and_are_judged_as_the_truth_is() -> None:
     """What they are to bear is in our engine's environments alone; what they see is in both."""
-    case = RoomCase(
-        room("vine"), "VineGrow-v0", run_recipe, fit_residual, keywords={"action_memory": 2}, learning={"action_delay": 1}
-    )
+    case = TransferTask(room("vine"), "VineGrow-v0", keywords={"action_memory": 2}, learning={"action_delay": 1})
     assert case.native_keywords["action_delay"] == 1 and case.env_keywords["action_memory"] == 2
     assert "action_delay" not in {**case.env_keywords, **case.truth_keywords}
     assert (case.description["keywords"], case.description["learning"]) == ({"action_memory": 2}, {"action_delay": 1})

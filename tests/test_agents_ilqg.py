@@ -8,20 +8,18 @@ from agents_models import Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 from scipy.optimize import minimize
 
-from agents import (
-    Expansion,
-    FeatureCost,
-    ILQGOptions,
+from agents.planning.backward import box_qp
+from agents.planning.cost import Expansion, FeatureCost
+from agents.planning.ilqg import ILQGOptions, plan_ilqg
+from agents.planning.plan import (
+    CountedSimulator,
     Outcome,
     UnstablePlanError,
-    box_qp,
-    plan_ilqg,
     random_controls,
     run_closed_loop,
     run_open_loop,
     run_policy,
 )
-from agents.planning.plan import CountedSimulator
 from agents.planning.run_slopes import run_slopes
 from softgym_envs.core.errors import OptionError, ShapeError
 

@@ -4,18 +4,10 @@ import numpy as np
 import pytest
 from agents_models import Linear, OneConstant, Pendulum
 
-from agents import (
-    FeatureCost,
-    ILQGController,
-    ILQGOptions,
-    SamplingController,
-    SamplingOptions,
-    UnstablePlanError,
-    random_controls,
-    run_policy,
-)
-from agents.planning.mpc import mix, planning_times
-from agents.planning.plan import spline_matrix
+from agents.planning.cost import FeatureCost
+from agents.planning.ilqg import ILQGOptions
+from agents.planning.mpc import ILQGController, SamplingController, SamplingOptions, mix, planning_times
+from agents.planning.plan import UnstablePlanError, random_controls, run_policy, spline_matrix
 from softgym_envs.core.errors import OptionError, ShapeError
 
 UPRIGHT = np.array([-1.0, 0.0, 0.0])

@@ -1,7 +1,6 @@
 """Training, evaluation and resuming with stable-baselines3, and transfer studies by reinforcement learning."""
 
 import base64
-import csv
 import dataclasses
 import json
 import os
@@ -13,12 +12,14 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers import load_script
+from helpers import load_script, run_main
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.utils import LinearSchedule
 
+import agents
 from agents.learning.checkpoints import RUN, load_checkpoint, newest_checkpoint, save_checkpoint
-from agents.learning.evaluation import evaluate, zero
+from agents.learning.curve import learning_curve
+from agents.learning.evaluation import Evaluation, evaluate, zero
 from agents.learning.imitation import Imitation, imitate
 from agents.learning.policy import load_policy, observed_with, policy_of
 from agents.learning.rl import Training, new_model, settings, train
@@ -158,25 +159,19 @@ def test_a_checkpoint_appears_whole_or_not_at_all(monkeypatch, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("policy*")) == before
 
 
-def progress(folder):
-    with (folder / "progress.csv").open(newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def test_progress_is_continued_after_the_checkpoint(tmp_path):
     train(training(192), tmp_path)
-    first = progress(tmp_path)
-    assert [row["time/total_timesteps"] for row in first] == ["64", "128", "192"]
+    first = learning_curve(tmp_path)
+    assert [steps for steps, _ in first] == [64, 128, 192]
     (tmp_path / "policy_192_steps.zip").unlink()
     with (tmp_path / "progress.csv").open("a") as stream:
         stream.write("1,2")  # cut short
     train(training(256), tmp_path, resume=True)
-    rows = progress(tmp_path)
-    assert [row["time/total_timesteps"] for row in rows] == ["64", "128", "192", "256"]
-    assert [{name: row[name] for name in first[0]} for row in rows[:2]] == first[:2]
-    assert all(None not in row and None not in row.values() for row in rows)
+    assert (tmp_path / "progress_128.csv").is_file()
+    rows = learning_curve(tmp_path)
+    assert [steps for steps, _ in rows] == [64, 128, 192, 256] and rows[:2] == first[:2]
     train(training(64), tmp_path / "new")
-    assert [row["time/total_timesteps"] for row in progress(tmp_path / "new")] == ["64"]
+    assert [steps for steps, _ in learning_curve(tmp_path / "new")] == [64]
 
 
 def test_a_folder_holds_one_training(tmp_path):
@@ -312,12 +307,12 @@ def test_a_policy_of_the_results_runs_in_both_backends(tmp_path, policy, env_id,
     fit = policy.parent / "fit.toml"
     assert policy.stat().st_size < 800_000
     out = tmp_path / "evaluation.json"
-    assert script.main(script.Args(policy, env_id, params=fit if fit.exists() else None, episodes=2, out=out)) == 0
+    assert run_main(script, script.Args(policy, env_id, params=fit if fit.exists() else None, episodes=2, out=out)) == 0
     report = json.loads(out.read_text())
     for backend in ("native", "mujoco"):
         found = report[backend]
         assert found["episodes"] == 2 and found["failed_simulations"] == 0 and found["return_mean"] > least
-    assert script.main(script.Args(policy, "SlidingBlock-v0", episodes=2)) == 2  # other sizes
+    assert run_main(script, script.Args(policy, "SlidingBlock-v0", episodes=2)) == 2  # other sizes
 
 
 def test_evaluation_equals_single_episodes_without_action():
@@ -420,26 +415,27 @@ def test_all_conditions_learn_equally_long_but_the_doubled_oracle(tmp_path):
 def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):
     script = load_script("scripts/train.py")
     arguments = {"id": "TensegrityCrawl-v0", "num_envs": 4, "episodes": 1, "checkpoint_every": 128, "out": tmp_path}
-    assert script.main(script.Args(steps=256, **arguments)) == 0
+    assert run_main(script, script.Args(steps=256, **arguments)) == 0
     assert "trains up to 256" not in capsys.readouterr().out
-    assert script.main(script.Args(steps=512, resume=True, **arguments)) == 0
+    assert run_main(script, script.Args(steps=512, resume=True, **arguments)) == 0
     assert newest_checkpoint(tmp_path).name == "policy_512_steps.zip"
     evaluation = json.loads((tmp_path / "evaluation.json").read_text())
     assert set(evaluation) == {"native", "mujoco"} and (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
-    assert script.main(script.Args(steps=512, resume=True, seed=1, **arguments)) == 2
+    assert run_main(script, script.Args(steps=512, resume=True, seed=1, **arguments)) == 2
     assert "belongs to another run: its seed is 0, expected is 1" in capsys.readouterr().err
-    assert script.main(script.Args(steps=256, algorithm="sac", resume=True, **{**arguments, "out": tmp_path / "none"})) == 2
+    assert run_main(script, script.Args(steps=256, resume=True, **{**arguments, "out": tmp_path / "none"})) == 2
     assert "no checkpoint" in capsys.readouterr().err
-    monkeypatch.setattr(script, "draw", lambda *_: write_atomically(Path("/dev/null/curve.png"), b""))  # no room at the end
-    assert script.main(script.Args(steps=512, resume=True, **arguments)) == 2
+    nowhere = lambda *_: write_atomically(Path("/dev/null/curve.png"), b"")  # noqa: E731
+    monkeypatch.setattr("agents.learning.curve.draw_curve", nowhere)  # no room at the end
+    assert run_main(script, script.Args(steps=512, resume=True, **arguments)) == 2
     found = capsys.readouterr()
     assert "error: cannot write" in found.err
-    assert "nothing is left to train: policy_512_steps.zip has 512 steps, --steps is 512" in found.out
-    assert script.main(script.Args(steps=256, **arguments)) == 2
+    assert "nothing is left to train: policy_512_steps.zip has 512 steps, steps is 512" in found.out
+    assert run_main(script, script.Args(steps=256, **arguments)) == 2
     assert "holds a training already (policy.zip): resume that one" in capsys.readouterr().err
-    monkeypatch.setattr(script, "train", lambda *_, **__: (_ for _ in ()).throw(OptionError("enough")))
-    assert script.main(script.Args(steps=600, resume=True, **arguments)) == 2
-    assert "trains up to 768 steps, --steps is 600: it learns from 256 at a time" in capsys.readouterr().out
+    monkeypatch.setattr("agents.learning.rl.train", lambda *_, **__: (_ for _ in ()).throw(OptionError("enough")))
+    assert run_main(script, script.Args(steps=600, resume=True, **arguments)) == 2
+    assert "trains up to 768 steps, steps is 600: it learns from 256 at a time" in capsys.readouterr().out
 
 
 def test_a_policy_that_is_not_there_is_named(tmp_path):
@@ -467,24 +463,24 @@ def test_a_training_that_is_interrupted_leaves_a_checkpoint(tmp_path, capsys, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(PPO, "learn", interrupted)
-        assert script.main(script.Args(steps=256, **arguments)) == 130
+        assert run_main(script, script.Args(steps=256, **arguments)) == 130
     assert "the same command with --resume goes on from policy_12_steps.zip" in capsys.readouterr().err
-    assert script.main(script.Args(steps=256, resume=True, **arguments)) == 0
+    assert run_main(script, script.Args(steps=256, resume=True, **arguments)) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(script, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert script.main(script.Args(steps=256, **{**arguments, "out": tmp_path / "new"})) == 130
+        patch.setattr("agents.learning.rl.train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run_main(script, script.Args(steps=256, **{**arguments, "out": tmp_path / "new"})) == 130
     assert "nothing was learned yet: the same command begins anew" in capsys.readouterr().err
 
 
-def test_commands_take_keywords_of_the_task(tmp_path, capsys):
+def test_commands_take_keywords_of_the_task(tmp_path, capsys, monkeypatch):
     """By name, as TOML says them; those of the command stay options."""
-    script, trained = load_script("scripts/evaluate.py"), load_script("scripts/train.py")
-    args = trained.Args(id="VineNavigate-v0", keyword=("level=3", "clutter=scattered"))
-    assert {"level": 3, "clutter": "scattered"}.items() <= trained.training_of(args).keywords.items()
-    assert all({"level": 3, "clutter": "scattered"}.items() <= world.items() for world in trained.evaluations(args).values())
+    script, trained, asked = load_script("scripts/evaluate.py"), load_script("scripts/train.py"), {}
+    monkeypatch.setattr(agents, "train", lambda id, **given: asked.update(given))
+    assert run_main(trained, trained.Args(id="VineNavigate-v0", keyword=("level=3", "clutter=scattered"))) == 0
+    assert {"level": 3, "clutter": "scattered"}.items() <= asked.items() and "disturbance" not in asked
     policy, out = Path("results/policies/VineNavigate-v0.zip"), tmp_path / "found.json"
     arguments = {"policy": policy, "id": "VineNavigate-v0", "episodes": 1}
-    assert script.main(script.Args(keyword=("level=3",), out=out, **arguments)) == 0
+    assert run_main(script, script.Args(keyword=("level=3",), out=out, **arguments)) == 0
     for word, message in (
         ("level", "keyword is 'level', expected key=value, as level=3"),
         ("level=9", "level is 9"),
@@ -492,7 +488,7 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys):
         ("sensor_noise=1", "keyword sensor_noise is the command's own"),
         ("backend=x", "keyword backend is the command's own"),
     ):
-        assert script.main(script.Args(keyword=(word,), **arguments)) == 2
+        assert run_main(script, script.Args(keyword=(word,), **arguments)) == 2
         assert message in capsys.readouterr().err
 
 
@@ -505,15 +501,26 @@ def test_a_policy_is_evaluated_in_any_truth(tmp_path, capsys):
         ("native", ["native"]),
         ("softgym_envs.rigid.mujoco:BlockTwin", ["softgym_envs.rigid.mujoco:BlockTwin", "native"]),
     ):
-        assert script.main(script.Args(backend=backend, **arguments)) == 0
+        assert run_main(script, script.Args(backend=backend, **arguments)) == 0
         assert [name for name in json.loads(out.read_text()) if name not in ("command", "commit")] == expected
         capsys.readouterr()
-    assert script.main(script.Args(backend="nofile.toml", **arguments)) == 2
+    assert run_main(script, script.Args(backend="nofile.toml", **arguments)) == 2
     said = capsys.readouterr()
     assert "nofile.toml" in said.err and "success" not in said.out
 
 
-def test_a_training_in_any_truth_is_evaluated_there_too():
-    script = load_script("scripts/train.py")
-    assert list(script.evaluations(script.Args("LoopReach-v0"))) == ["native", "mujoco"]
-    assert list(script.evaluations(script.Args("LoopReach-v0", backend="rod"))) == ["native", "mujoco", "rod"]
+def test_a_training_is_evaluated_in_its_world_without_its_noise(tmp_path, monkeypatch):
+    """Our engine, the room's first truth, and where it learned: there alone with the parameters of the training."""
+    asked = []
+
+    def evaluated(policy, env_id, *, episodes, seed, keywords):
+        asked.append(keywords)
+        return Evaluation(np.zeros(1), np.zeros(1), np.zeros(1))
+
+    monkeypatch.setattr("agents.learning.evaluation.evaluate", evaluated)
+    given = {"steps": 16, "num_envs": 2, "backend": "rod", "sensor_noise": 0.01, "action_memory": 1, "out": tmp_path}
+    found = agents.train("LoopReach-v0", {"theta_stiffness": 3.0}, **given, progress=lambda text: None)
+    assert list(found.evaluations) == ["native", "mujoco", "rod"] and found.folder == tmp_path
+    shared = {"action_memory": 1}
+    assert asked == [{**shared, "backend": "native"}, {**shared, "backend": "mujoco"}, asked[2]]
+    assert asked[2] == {**shared, "backend": "rod", "params": {"theta_stiffness": 3.0}}

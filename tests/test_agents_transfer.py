@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from agents_models import OneConstant, Pendulum
+from helpers import load_script, run_main
 from transfer_case import TRUE_GAIN, PendulumCase, room_case
 
 from agents.study.conditions import CONDITIONS, check_study, possible
@@ -17,10 +18,9 @@ from agents.study.fits import _fit, draw, identify
 from agents.study.jobs import record_path, register, registered, run_jobs
 from agents.study.models import SHORT_HORIZON, build_model
 from agents.study.planned import PlanWorker
-from agents.study.report import headline, markdown, write_report
+from agents.study.report import markdown, write_report
 from agents.study.statistics import Interval
 from agents.study.summary import Verdict, summarise
-from scripts import transfer
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -90,7 +90,7 @@ def test_the_identified_engine_is_as_good_as_the_truth_and_the_nominal_one_is_no
 def test_a_broken_promise_is_printed_as_such(finished):
     summary = write_report(STUDY, finished)
     assert [v.passed for v in summary.verdicts] == [True, False, True]
-    assert "FAILED" in headline(summary) and "nominal" in headline(summary)
+    assert "FAILED" in summary.headline and "nominal" in summary.headline
     for name in ("table.md", "report.html", "summary.json"):
         assert "FAILED" in (finished / name).read_text()
     page = (finished / "report.html").read_text()
@@ -111,10 +111,10 @@ def test_a_study_that_was_stopped_before_a_run_of_its_curve_has_a_report(finishe
 
 def test_an_oracle_that_is_beaten_is_told(finished):
     summary = summarise(STUDY, finished)
-    assert "ORACLE" not in headline(summary)
+    assert "ORACLE" not in summary.headline
     share = Interval(1.5, 1.4, 1.6)
     better = tuple(replace(a, share=share) if a.condition == "identified" else a for a in summary.conditions)
-    told = headline(replace(summary, conditions=better))
+    told = replace(summary, conditions=better).headline
     assert told.startswith("THE ORACLE IS NONE") and "beaten by identified engine" in told
 
 
@@ -242,18 +242,18 @@ def test_conditions_that_trained_unequal_steps_are_no_comparison(tmp_path):
     write_json(path, {**read_json(path), "truth_steps": {"train": 320, "validation": 0, "tuning": 0}})
     summary = summarise(study, tmp_path)
     assert summary.unequal == {"nominal": 640, "truth": 320}
-    assert headline(summary).startswith("UNEQUAL TRAINING, no comparison: nominal 640, truth 320 physics steps")
+    assert summary.headline.startswith("UNEQUAL TRAINING, no comparison: nominal 640, truth 320 physics steps")
 
 
 def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "out")
     (tmp_path / "out" / "table.md").unlink(missing_ok=True)
     assert registered(tmp_path / "out") == STUDY
-    assert transfer.main(transfer.Args(tmp_path / "out")) == 0
+    assert run_main(load_script("scripts/transfer.py"), load_script("scripts/transfer.py").Args(tmp_path / "out")) == 0
     table = (tmp_path / "out" / "table.md").read_text()
     assert table == markdown(summarise(STUDY, finished)) and "| 2/2 |" in table
     write_json(tmp_path / "out" / "study.json", {"study": {"name": "none"}})
-    assert transfer.main(transfer.Args(tmp_path / "out")) == 2
+    assert run_main(load_script("scripts/transfer.py"), load_script("scripts/transfer.py").Args(tmp_path / "out")) == 2
 
 
 def test_unusable_data_and_failing_runs_are_results(tmp_path):
@@ -274,8 +274,8 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
     assert run_jobs([Job("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
     summary = summarise(one_each, tmp_path)
     assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == ("truth",)
-    assert "not finished" in headline(summary) and "- no run of the truth, unlimited (oracle)" in markdown(summary)
-    assert "1 of 1 FITS NOT TO BE USED" in headline(summary)
+    assert "not finished" in summary.headline and "- no run of the truth, unlimited (oracle)" in markdown(summary)
+    assert "1 of 1 FITS NOT TO BE USED" in summary.headline
     assert "- FIT NOT TO BE USED" in markdown(summary) and "no fit: constant controls" in markdown(summary)
 
 

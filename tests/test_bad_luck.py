@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import HUNG, load_script
+from helpers import HUNG
 
 from agents.study.definition import Study
 from agents.study.document import read_study
@@ -170,15 +170,6 @@ def test_a_damaged_replay_is_refused(tmp_path, states):
     path.write_text(json.dumps({"states": states}))
     with pytest.raises(FileFormatError, match=r"replay\.json"):
         read_replay(path, 3)
-
-
-@pytest.mark.parametrize("content", ["{}", '{"points": 3}', '{"points": [[1, 2]]}', '{"points": [[1, 2, "x"]]}'])
-def test_a_damaged_learning_curve_is_refused(tmp_path, content):
-    pytest.importorskip("stable_baselines3")
-    script = load_script("scripts/train.py")
-    (tmp_path / "curve.json").write_text(content)
-    with pytest.raises(FileFormatError, match=r"curve\.json holds no learning curve"):
-        script.earlier_points(10, tmp_path)
 
 
 def test_a_recording_that_says_nonsense_of_its_robot_says_nothing():

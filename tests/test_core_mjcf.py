@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from agents.learning.rl import Training
-from agents.study.case import RoomCase
+from agents.study.task import TransferTask
 from softgym_envs.box.experiments import thrown
 from softgym_envs.core.errors import ParameterError, SimulationWarning, SoftgymError
 from softgym_envs.core.room import identity_of
 from softgym_envs.rooms import room
-from sysid import fit_residual, run_recipe
 
 pytest.importorskip("mujoco")
 
@@ -137,7 +136,7 @@ def test_what_a_task_draws_and_a_world_lacks_stays_as_it_was_built(tmp_path: Pat
 
 def test_studies_and_trainings_go_on_with_the_same_robot_only(tmp_path: Path) -> None:
     file = elbow(tmp_path)
-    case = RoomCase(room("arm"), "ArmHold-v0", run_recipe, fit_residual, file)
+    case = TransferTask(room("arm"), "ArmHold-v0", file)
     training = Training("softgym_envs:ArmReach-v0", 1000, "ppo", {"backend": file})
     before = case.description["truth"]["world"], training.run["keywords.backend"]
     assert before == (case.description["truth"]["world"], training.run["keywords.backend"])

@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents import FeatureCost
+from agents.planning.cost import FeatureCost
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.task import load

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agents import FeatureCost, ILQGOptions, plan_ilqg, run_open_loop
+from agents.planning.cost import FeatureCost
+from agents.planning.ilqg import ILQGOptions, plan_ilqg
+from agents.planning.plan import run_open_loop
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.loop import ROOM
 from softgym_envs.loop.dynamics import LoopSimulator

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers import load_script, run_script
+from helpers import load_script, run_main, run_script
 
 import softgym_envs  # noqa: F401
 from softgym_envs.core.errors import FileFormatError, ParameterError, StructureError
@@ -162,7 +162,7 @@ def test_a_robot_of_my_own_is_trained_and_evaluated(tmp_path: Path) -> None:
     train, judge = load_script("scripts/train.py"), load_script("scripts/evaluate.py")
     given = {"params": tmp_path / "fit.toml", "episodes": 1}
     asked = train.Args("TensegrityRoll-v0", steps=64, num_envs=2, model=str(mine), out=tmp_path / "run", **given)
-    assert train.main(asked) == 0
+    assert run_main(train, asked) == 0
     policy = tmp_path / "run" / "policy.zip"
-    assert judge.main(judge.Args(policy, "TensegrityRoll-v0", model=str(mine), **given)) == 0
-    assert judge.main(judge.Args(policy, "TensegrityRoll-v0", **given)) == 2
+    assert run_main(judge, judge.Args(policy, "TensegrityRoll-v0", model=str(mine), **given)) == 0
+    assert run_main(judge, judge.Args(policy, "TensegrityRoll-v0", **given)) == 2

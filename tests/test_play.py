@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pygame
 import pytest
-from helpers import load_script
+from helpers import load_script, run_main
 from PIL import Image
 
 from softgym_envs.core.errors import OptionError
@@ -93,7 +93,7 @@ def test_a_policy_that_observes_its_last_actions_is_played_without_being_told(pl
     """What it observes stands in the .json beside it."""
     policy = Path(__file__).parents[1] / "results/policies/TensegrityRoll-v0.zip"
     options = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=12, record=tmp_path / "a.gif")
-    assert play.main(play.Args("TensegrityRoll-v0", policy=policy, options=options)) == 0
+    assert run_main(play, play.Args("TensegrityRoll-v0", policy=policy, options=options)) == 0
 
 
 def test_a_recorded_episode_is_what_the_simulator_does(tmp_path):
@@ -129,9 +129,9 @@ def test_files_that_could_not_be_written_are_refused_before_the_first_step(play,
         ({"headless_frames": -4}, "headless_frames is -4"),
     ):
         with pytest.raises(OptionError, match=message):
-            play.play(play.Args("TensegrityRoll-v0", options=PlayOptions(**arguments)))
+            play.main(play.Args("TensegrityRoll-v0", options=PlayOptions(**arguments)))
     assert (
-        play.main(play.Args("TensegrityRoll-v0", options=PlayOptions(headless_frames=-4))) == 2
+        run_main(play, play.Args("TensegrityRoll-v0", options=PlayOptions(headless_frames=-4))) == 2
         and "error: headless" in capsys.readouterr().err
     )
     assert list(tmp_path.iterdir()) == []
@@ -140,20 +140,20 @@ def test_files_that_could_not_be_written_are_refused_before_the_first_step(play,
 def test_the_packages_prefix_is_taken_as_in_gym_make(play, tmp_path):
     path = tmp_path / "new" / "roll.h5"
     options = PlayOptions(headless_frames=4, size=(160, 120), dataset=path)
-    assert not play.main(play.Args("softgym_envs:TensegrityRoll-v0", options=options))
+    assert not run_main(play, play.Args("softgym_envs:TensegrityRoll-v0", options=options))
     assert len(TrajectorySet.load(path)) == 1
 
 
 def test_keywords_of_the_task_are_played(play, tmp_path, capsys):
     options = PlayOptions(headless_frames=2, size=(160, 120), dataset=tmp_path / "grow.h5")
-    assert not play.main(play.Args("VineNavigate-v0", keyword=("level=3",), options=options))
+    assert not run_main(play, play.Args("VineNavigate-v0", keyword=("level=3",), options=options))
     refused = {"level": "keyword is 'level', expected key=value", "model=x": "keyword model is the command's own"}
     for word, message in refused.items():
-        assert play.main(play.Args("VineNavigate-v0", keyword=(word,), options=options)) == 2
+        assert run_main(play, play.Args("VineNavigate-v0", keyword=(word,), options=options)) == 2
         assert message in capsys.readouterr().err
-    assert play.main(play.Args("VineNavigate-v0", keyword=("level=77",), options=options)) == 2
+    assert run_main(play, play.Args("VineNavigate-v0", keyword=("level=77",), options=options)) == 2
 
 
 def test_an_unknown_environment_is_answered_with_the_known_ones(play):
     with pytest.raises(OptionError, match=r"unknown environment 'TensegrityRol-v0'; is it TensegrityRoll-v0\? \(there"):
-        play.play(play.Args(env="softgym_envs:TensegrityRol-v0"))
+        play.main(play.Args(env="softgym_envs:TensegrityRol-v0"))

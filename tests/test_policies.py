@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import load_script
+from helpers import load_script, run_main
 
 from softgym_envs.core.files import read_json
 from softgym_envs.envs.player import PlayOptions
@@ -30,8 +30,8 @@ def test_a_policy_is_played_and_evaluated(tmp_path: Path, path: Path) -> None:
     pytest.importorskip("torch")
     play, evaluate = load_script("scripts/play.py"), load_script("scripts/evaluate.py")
     shown = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=4, record=tmp_path / "a.gif")
-    assert play.main(play.Args(id_of(path), policy=path, options=shown)) == 0
+    assert run_main(play, play.Args(id_of(path), policy=path, options=shown)) == 0
     out = tmp_path / "found.json"
-    assert evaluate.main(evaluate.Args(path, id_of(path), episodes=1, out=out)) == 0
+    assert run_main(evaluate, evaluate.Args(path, id_of(path), episodes=1, out=out)) == 0
     found = read_json(out)
     assert all(found[backend]["failed_simulations"] == 0 for backend in ("native", "mujoco"))

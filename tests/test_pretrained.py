@@ -11,7 +11,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers import load_script
+from helpers import load_script, run_main
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents import pretrained
@@ -89,12 +89,12 @@ def test_a_name_without_a_policy_is_told_what_there_is():
 def test_pretrained_stands_for_a_file_in_both_commands(tmp_path, capsys):
     play, evaluate = load_script("scripts/play.py"), load_script("scripts/evaluate.py")
     seen = PlayOptions(record=tmp_path / "a.gif", size=(160, 120), headless_frames=4)
-    assert play.main(play.Args("VineGrow-v0", policy=Path("pretrained"), options=seen)) == 0
+    assert run_main(play, play.Args("VineGrow-v0", policy=Path("pretrained"), options=seen)) == 0
     assert (tmp_path / "a.gif").is_file()
-    assert play.main(play.Args("VineGrow-v0", options=PlayOptions(headless_frames=4))) == 2
+    assert run_main(play, play.Args("VineGrow-v0", options=PlayOptions(headless_frames=4))) == 2
     assert "add --record roll.gif or --dataset roll.h5" in capsys.readouterr().err
     arguments = {"episodes": 1, "backend": "native", "out": tmp_path / "a.json"}
-    assert evaluate.main(evaluate.Args(Path("pretrained"), "VineGrow-v0", **arguments)) == 0
+    assert run_main(evaluate, evaluate.Args(Path("pretrained"), "VineGrow-v0", **arguments)) == 0
     assert json.loads((tmp_path / "a.json").read_text())["native"]["episodes"] == 1
 
 

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.study.case import RoomCase
 from agents.study.document import read_study
 from agents.study.jobs import register
-from softgym_envs.rooms import room
-from sysid import fit_residual, run_recipe
 
 RESULTS, STUDIES = (Path(__file__).parents[1] / name for name in ("results", "studies"))
 BEFORE = sorted((Path(__file__).parent / "registered").glob("*.json"))
@@ -84,14 +81,9 @@ def test_the_study_file_registers_as_the_committed_study(path, tmp_path):
     """The TOML file of a published study, read today, is the study whose results are committed, case and all."""
     name = path.stem.removeprefix("transfer_")
     given = read_study(STUDIES / name / "study.toml")
-    table = given.case
-    case = RoomCase(
-        room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
-        table.stages, table.only, table.sensor, table.structure, table.truth_constants, table.keywords, table.learning,
-    )  # fmt: skip
-    register(given.study, case.description, tmp_path, provenance={})
+    register(given.study, given.case.description, tmp_path, provenance={})
     found, now = (json.loads((folder / "study.json").read_text())["study"] for folder in (tmp_path, RESULTS / path.stem))
-    register(given.study, case.description, RESULTS / path.stem, provenance={})
+    register(given.study, given.case.description, RESULTS / path.stem, provenance={})
     assert found == now
 
 

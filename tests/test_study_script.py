@@ -8,18 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import load_script
+from helpers import load_script, run_main
 from transfer_case import room_case
 
-from agents.study.case import RoomCase
+import sysid
 from agents.study.conditions import CONDITIONS
 from agents.study.document import read_study
+from agents.study.run import chosen
+from agents.study.task import TransferTask
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import borne_bounds
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
 from softgym_envs.vine.obstacles import to_local
-from sysid import fit_residual, run_recipe
 
 STUDIES = Path(__file__).parents[1] / "studies"
 
@@ -31,15 +32,15 @@ def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
     script = load_script("scripts/transfer.py")
     conditions = ("zero", "nominal", "forces", "identified", "truth_budget", "truth")
     arguments = {"study": Path("smoke"), "workers": 1, "out": tmp_path}
-    assert script.main(script.Args(**arguments, conditions=conditions)) == 0
+    assert run_main(script, script.Args(**arguments, conditions=conditions)) == 0
     assert "exploration" in (tmp_path / "table.md").read_text()
     runs = json.loads((tmp_path / "summary.json").read_text())["runs"]
     assert {run["condition"] for run in runs} == set(conditions) and all(np.isfinite(run["costs"]).all() for run in runs)
     assert (tmp_path / "transfer.gif").read_bytes()[:3] == b"GIF"
     assert str(tmp_path) not in (tmp_path / "study.json").read_text()
-    assert script.main(script.Args(**arguments, conditions=conditions[:2])) == 2
+    assert run_main(script, script.Args(**arguments, conditions=conditions[:2])) == 2
     assert "truth" in capsys.readouterr().err
-    assert script.main(script.Args(study=Path("nowhere"), out=tmp_path)) == 2
+    assert run_main(script, script.Args(study=Path("nowhere"), out=tmp_path)) == 2
     assert "expected a .toml file or one of" in capsys.readouterr().err
 
 
@@ -47,7 +48,7 @@ def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
 def test_every_declared_study_keeps_the_promises_of_a_case(name):
     """Starts, policies, forces, costs and measures fit the simulators; the same stream gives the same; a case is picklable."""
     owner = next(entry for entry in rooms().values() if entry.study and name in load(entry.study))
-    case = pickle.loads(pickle.dumps(RoomCase(owner, name, run_recipe, fit_residual)))
+    case = pickle.loads(pickle.dumps(TransferTask(owner, name)))
     native, truth = case.native(), case.truth()
     assert native.dt == truth.dt and native.control_names == truth.control_names
     assert truth.state_names[: native.nx] == native.state_names
@@ -98,12 +99,12 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
     short = tmp_path / "short.toml"
     short.write_text(published.replace("horizon = 25", "horizon = 2"))
     arguments = {"workers": 1, "seeds": 1, "starts": 1, "conditions": ("zero", "nominal", "truth"), "video": False}
-    assert script.main(script.Args(study=short, out=tmp_path / "out", **arguments)) == 0
+    assert run_main(script, script.Args(study=short, out=tmp_path / "out", **arguments)) == 0
     assert "nearest [m]" in (tmp_path / "out" / "table.md").read_text()
 
 
 @pytest.mark.parametrize("task", ["TensegrityRoll-v0", "VineGrow-v0"])
-def test_frames_of_a_camera_that_are_no_whole_number_of_steps(task):
+def test_frames_of_a_camera_that_are_no_whole_number_of_steps(monkeypatch, task):
     """120 Hz: the engine that is fitted has other steps. What is of the recordings, as their latency, is drawn for no robot."""
     fitted = []
 
@@ -113,7 +114,7 @@ def test_frames_of_a_camera_that_are_no_whole_number_of_steps(task):
         raise DataError("not here")
 
     case, rng = room_case(task, sensor=("lab",)), np.random.default_rng(0)
-    case = replace(case, identify=identify)
+    monkeypatch.setattr(sysid, "run_recipe", identify)
     data = case.record(rng, 400)
     with pytest.raises(DataError, match="not here"):
         case.fit(data)
@@ -126,9 +127,8 @@ def test_frames_of_a_camera_that_are_no_whole_number_of_steps(task):
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*/study.toml")), ids=lambda path: path.parent.name)
-def test_every_study_in_the_repository_is_consistent(monkeypatch, path):
-    script = load_script("scripts/transfer.py")
-    case, study = script.chosen(script.Args(study=path))
+def test_every_study_in_the_repository_is_consistent(path):
+    study, case = chosen(path)
     assert study == read_study(path).study and study.name == path.parent.name
     assert study.jobs(CONDITIONS) and study.thresholds
     assert study.horizon <= next(task for task in case.room.tasks if task.id == case.task).max_episode_steps
@@ -157,12 +157,12 @@ budgets = [10]
         ("force = -0.1", "force is -0.1, expected a number >= 0"),
         ("difference_step = inf", "difference_step is inf, expected a finite number or 'runs' or nothing"),
         ("curve = ['zero', 'zero']", "curve has zero twice"),
-        ("[case]\nroom = 'a'\ntask = 'b'\ntruth_constants = {friction = nan}", "case: truth_constants.friction is nan"),
+        ("[case]\nroom = 'block'\ntask = 'b'\ntruth_constants = {friction = nan}", "case: truth_constants.friction is nan"),
     ],
 )
 def test_bad_study_files_are_named(tmp_path, added, message):
     path = tmp_path / "study.toml"
-    path.write_text(BAD + added + ("" if "case" in message or "room" in message else "\n[case]\nroom = 'a'\ntask = 'b'\n"))
+    path.write_text(BAD + added + ("" if "case" in message or "room" in message else "\n[case]\nroom = 'block'\ntask = 'b'\n"))
     with pytest.raises(OptionError, match=re.escape(message)):
         read_study(path)
 
@@ -194,7 +194,7 @@ def test_a_study_is_checked_before_it_runs(tmp_path, capsys, added, message):
     """A wrong option was told after hours, and the folder then refused the corrected study."""
     script, path, out = load_script("scripts/transfer.py"), tmp_path / "study.toml", tmp_path / "out"
     path.write_text(SEARCH + added)
-    assert script.main(script.Args(study=path, out=out)) == 2
+    assert run_main(script, script.Args(study=path, out=out)) == 2
     assert re.search(message, capsys.readouterr().err) and not out.exists()
 
 
@@ -202,7 +202,7 @@ def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
     with pytest.raises(OptionError, match="declares no study of 'VineWall-v0'; there are VineGrow-v0, VineNavigate-v0"):
         room_case("VineWall-v0")
     with pytest.raises(OptionError, match="declares no study of 'SlidingBlock-v0'; there are none"):
-        RoomCase(room("block"), "SlidingBlock-v0", run_recipe, fit_residual)
+        TransferTask(room("block"), "SlidingBlock-v0")
     with pytest.raises(OptionError, match="unknown stage 'legs'"):
         room_case("VineGrow-v0", stages={"legs": {}})
     with pytest.raises(OptionError, match="structure has 'legs'; the model of 'VineGrow-v0' has base, "):
@@ -213,13 +213,13 @@ def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
 def test_the_truth_is_the_rooms_first_whatever_its_name():
     vine = room("vine")
     owner = replace(vine, truths={"bullet": vine.truths["mujoco"], "late": vine.truths["mujoco"]})
-    case = RoomCase(owner, "VineGrow-v0", run_recipe, fit_residual)
+    case = TransferTask(owner, "VineGrow-v0")
     assert case.truth_keywords == {"backend": "bullet"} and case.truth().state_names == case.native().state_names
-    assert RoomCase(owner, "VineGrow-v0", run_recipe, fit_residual, "late").backend == "late"
+    assert TransferTask(owner, "VineGrow-v0", "late").backend == "late"
     with pytest.raises(OptionError, match="backend is 'mujoco', allowed are native, bullet, late, "):
-        RoomCase(owner, "VineGrow-v0", run_recipe, fit_residual, "mujoco")
+        TransferTask(owner, "VineGrow-v0", "mujoco")
     with pytest.raises(OptionError, match="room 'vine' has no truth: give a backend"):
-        RoomCase(replace(vine, truths={}), "VineGrow-v0", run_recipe, fit_residual)
+        TransferTask(replace(vine, truths={}), "VineGrow-v0")
 
 
 def test_a_study_gives_its_truth_other_constants_and_registers_them():

@@ -8,13 +8,11 @@ from agents_models import OneConstant, Pendulum
 from agents.models.network import NetworkOptions
 from agents.models.residual import learn_correction
 from agents.planning.cost import FeatureCost
-from agents.study.case import RoomCase
-from agents.study.protocol import Corrected, Identified
+from agents.study.task import Corrected, Identified, TransferTask
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room
-from sysid import fit_residual, run_recipe
 
 TRUE_GAIN = 2.0
 
@@ -22,7 +20,7 @@ TRUE_GAIN = 2.0
 def room_case(task, **changes):
     """A room's own case of a task."""
     owner = room("vine" if task.startswith("Vine") else "tensegrity")
-    return RoomCase(owner, task, run_recipe, fit_residual, **changes)
+    return TransferTask(owner, task, **changes)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""Checkpoints of a training by reinforcement learning: the run of each, which are complete, and the table of progress.
+"""Checkpoints of a training by reinforcement learning: the run of each, and which are complete.
 
     folder/policy_<N>_steps.zip    weights and optimiser after N control steps, and `RUN`: the training and its seed
-    folder/progress.csv            one line per update; a resumed training continues it
 
 Files are written completely or not at all; a damaged one (a disk that was full, a copy cut short) is skipped. Reading executes
 nothing.
@@ -9,7 +8,6 @@ nothing.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import lzma
@@ -17,7 +15,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +25,12 @@ from softgym_envs.core.spec import plain, short
 
 try:
     from stable_baselines3.common.base_class import BaseAlgorithm
-    from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 except ImportError as error:
     raise MissingDependencyError.of("agents.learning.checkpoints needs stable-baselines3", "learn") from error
 
 RUN = "run.json"
 """Name of the file in a checkpoint that identifies its run."""
-STEPS = "time/total_timesteps"
-"""Column of progress.csv that counts control steps."""
 DAMAGED = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 """Errors raised by a damaged .zip."""
 
@@ -92,6 +87,14 @@ def checkpoint_of(folder: Path, run: Mapping[str, str]) -> Path:
     for other in damaged:
         print(f"softgym_envs: {other} is damaged, going on from {path.name}", file=sys.stderr)
     return path
+
+
+def kept(folder: Path) -> str:
+    """Message on how to continue an interrupted training."""
+    try:
+        return f"the same command with --resume goes on from {newest_checkpoint(folder).name}"
+    except FileFormatError:
+        return "nothing was learned yet: the same command begins anew"
 
 
 def require_unused(folder: Path) -> None:
@@ -160,57 +163,3 @@ def require_run(path: Path, run: Mapping[str, str]) -> None:
             raise FileFormatError(
                 f"{path} belongs to another run: its {name} is {there}, expected is {here}; give another folder"
             )
-
-
-# --- progress --------------------------------------------------------------------------------------------------------
-
-
-class ProgressFile(KVWriter):
-    """progress.csv of stable-baselines3's logger, which always starts a new one; this one can be continued.
-
-    Args:
-        path: The file.
-        steps: Lines up to this number of control steps are kept; 0 starts anew.
-    """
-
-    def __init__(self, path: Path, steps: int = 0) -> None:
-        self.path = path
-        self.rows: list[dict[str, str]] = _rows_until(path, steps)
-        self.names = list(self.rows[0]) if self.rows else []
-        self._write_all()
-
-    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Append a line; a new column is empty in the lines before."""
-        del step
-        row = {name: str(value) for name, value in filter_excluded_keys(key_values, key_excluded, "csv").items()}
-        new = sorted(row.keys() - set(self.names))
-        self.rows.append(row)
-        self.names += new
-        if new:
-            self._write_all()
-        else:
-            with self.path.open("a", newline="", encoding="utf-8") as stream:
-                stream.write(_lines(self.names, [row]))
-
-    def close(self) -> None:
-        """Does nothing: no file is open."""
-
-    def _write_all(self) -> None:
-        header = dict(zip(self.names, self.names, strict=True))
-        write_atomically(self.path, _lines(self.names, [header, *self.rows] if self.names else []).encode())
-
-
-def _lines(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
-    stream = io.StringIO()
-    csv.DictWriter(stream, names, restval="", lineterminator="\n").writerows(rows)
-    return stream.getvalue()
-
-
-def _rows_until(path: Path, steps: int) -> list[dict[str, str]]:
-    """Complete lines of the table up to the given number of control steps."""
-    if steps < 1 or not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8", errors="replace")
-    whole = text[: text.rfind("\n") + 1].splitlines()  # the last line may have been cut short
-    rows = [row for row in csv.DictReader(whole) if None not in row and None not in row.values()]
-    return [row for row in rows if (count := row.get(STEPS, "")).isdigit() and int(count) <= steps]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import check_number
 
+from ..study.statistics import Interval, share
 from .policy import Policy
 
 Controller = Callable[[Any], Policy]
@@ -27,6 +28,26 @@ class Evaluation(NamedTuple):
     """(E,) 1 where the episode succeeded"""
     failed: NDArray[np.float64]
     """(E,) 1 where the simulation failed"""
+
+    @property
+    def share(self) -> Interval:
+        """Share of successes with its 95 % interval."""
+        return share(int(self.success.sum()), len(self.success))
+
+    def table(self) -> dict[str, Any]:
+        """Plain numbers for a file."""
+        return {
+            "episodes": len(self.success),
+            "success": self.share.value,
+            "success_95": [self.share.low, self.share.high],
+            "return_mean": float(self.returns.mean()),
+            "return_std": float(self.returns.std()),
+            "failed_simulations": int(self.failed.sum()),
+            "seeds_without_success": np.flatnonzero(self.success == 0).tolist(),
+        }
+
+    def __str__(self) -> str:
+        return f"success {self.share}, return {self.returns.mean():.3f} ± {self.returns.std():.3f}"
 
 
 def evaluate(
@@ -85,3 +106,8 @@ def evaluate_controller(
     finally:
         envs.close()
     return Evaluation(returns, np.asarray(success, dtype=np.float64), np.asarray(failed, dtype=np.float64))
+
+
+def check_keywords(env_id: str, keywords: Mapping[str, Any]) -> None:
+    """Raise the error of making this environment, if there is one."""
+    gym.make(env_id, **keywords).close()

@@ -3,7 +3,8 @@
     folder/policy.zip              the policy after the last step, and policy.json, what it observes: see `.policy`
     folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: `resume` continues from it if it is of
                                    the same run: see `.checkpoints`
-    folder/progress.csv            returns and losses; TensorBoard files beside it where TensorBoard is installed
+    folder/progress.csv            returns and losses (progress_<N>.csv from step N on, where it was resumed); TensorBoard files
+                                   beside it where TensorBoard is installed
 
 SAC's replay buffer is not saved (it would have to be unpickled): a resumed SAC fills a new one before it continues to learn.
 """
@@ -31,12 +32,13 @@ try:
     from stable_baselines3 import PPO, SAC
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
+    from stable_baselines3.common.logger import Logger, make_output_format
     from stable_baselines3.common.utils import LinearSchedule
 except ImportError as error:
     raise MissingDependencyError.of("agents.learning.rl needs stable-baselines3", "learn") from error
 
-from .checkpoints import ProgressFile, checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint
+from .checkpoints import checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint, steps_of
+from .evaluation import Evaluation
 from .policy import save_policy
 from .shared_policy import SharedPolicy, views_of
 from .vec_env import SB3VecEnv, SideBySide
@@ -247,6 +249,10 @@ class Trained(NamedTuple):
 
     model: BaseAlgorithm
     curve: tuple[LearningPoint, ...]
+    evaluations: Mapping[str, Evaluation] = {}
+    """Backend -> episodes of the policy, of `agents.train`."""
+    folder: Path | None = None
+    """Folder of policy.zip."""
 
 
 def train(
@@ -313,6 +319,21 @@ def train(
     return Trained(model, tuple(curve.points))
 
 
+def begun(training: Training, folder: Path, say: Callable[[str], None]) -> None:
+    """Say what remains of a training that resumes, if that is not what was asked.
+
+    Raises:
+        FileFormatError: There is no checkpoint to resume from, or it belongs to another run.
+    """
+    newest = checkpoint_of(folder, training.run)
+    done = steps_of(newest)
+    end = training.steps_after(done)
+    if end == done:
+        say(f"nothing is left to train: {newest.name} has {done} steps, steps is {training.steps}")
+    elif end != training.steps:
+        say(f"trains up to {end} steps, steps is {training.steps}: it learns from {training.collected} at a time")
+
+
 def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm:
     """The untrained model at the start of a training.
 
@@ -331,8 +352,6 @@ def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm
 
 
 def _logger(folder: Path, steps: int) -> Logger:
-    """progress.csv, continued after the given number of steps, and TensorBoard files where it is installed."""
-    formats: list[KVWriter] = [ProgressFile(folder / "progress.csv", steps)]
-    if importlib.util.find_spec("tensorboard"):
-        formats.append(TensorBoardOutputFormat(str(folder)))
-    return Logger(str(folder), formats)
+    """progress.csv, of a training that resumes after some steps progress_<steps>.csv, and TensorBoard files."""
+    kinds = ["csv", *(["tensorboard"] if importlib.util.find_spec("tensorboard") else [])]
+    return Logger(str(folder), [make_output_format(kind, str(folder), f"_{steps}" if steps else "") for kind in kinds])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from softgym_envs.core.errors import OptionError
 
 from .definition import Condition, Study
-from .protocol import Case
+from .task import TransferTask
 
 CONDITIONS = {
     condition.name: condition
@@ -36,13 +36,13 @@ ORACLE, NOMINAL, NOTHING, DOUBLED = "truth", "nominal", "zero", "truth_doubled"
 """Reference conditions of the share, and the oracle with twice its samples or steps."""
 
 
-def possible(case: Case, conditions: tuple[str, ...]) -> tuple[str, ...]:
+def possible(case: TransferTask, conditions: tuple[str, ...]) -> tuple[str, ...]:
     """Conditions that make sense for the case: without an engine, only the recorded robot and scene are known."""
     at_home = case.recorded().description == case.description
     return tuple(name for name in conditions if at_home or CONDITIONS[name].model != "network")
 
 
-def check_study(study: Study, case: Case) -> None:
+def check_study(study: Study, case: TransferTask) -> None:
     """Raise `OptionError` unless the study has its reference conditions, and no impossible one.
 
     Raises:

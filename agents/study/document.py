@@ -19,43 +19,28 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import read_toml
+from softgym_envs.core.room import Room
+from softgym_envs.core.task import load
 from softgym_envs.core.typed import typed
+from softgym_envs.rooms import room, rooms
 
 from .definition import Study, Threshold
+from .task import TransferTask
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class CaseTable:
-    """The table [case]: room, task and options of the case; see `.case.RoomCase`."""
-
-    room: str
-    task: str
-    backend: str = ""
-    structure: dict[str, Any] = field(default_factory=dict)
-    truth_options: dict[str, Any] = field(default_factory=dict)
-    truth_constants: dict[str, float] = field(default_factory=dict)
-    recorded_task: str = ""
-    sensor: tuple[str, ...] = ()
-    stages: dict[str, Any] = field(default_factory=dict)
-    only: tuple[str, ...] = ()
-    keywords: dict[str, Any] = field(default_factory=dict)
-    learning: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StudyFile:
+class StudyFile(NamedTuple):
     """Contents of a study's file."""
 
     study: Study
-    case: CaseTable
+    case: TransferTask
 
 
 def read_study(path: Path) -> StudyFile:
@@ -63,18 +48,27 @@ def read_study(path: Path) -> StudyFile:
 
     Raises:
         FileFormatError: The file cannot be read, or is not TOML.
-        OptionError: An entry is missing, unknown, or not of its type.
+        OptionError: An entry is missing, unknown, or not of its type; or the room has no such task.
     """
     document = dict(read_toml(path))
     thresholds = document.pop("thresholds", [])
     if not isinstance(thresholds, list):
         raise OptionError(f"{path}: thresholds is {thresholds!r}, expected [[thresholds]] tables")
     promised = tuple(_made(Threshold, f"{path}: thresholds", entry) for entry in thresholds)
-    case = _made(CaseTable, f"{path}: case", document.pop("case", {}))
-    for name, stage in case.stages.items():
+    where, table = f"{path}: case", document.pop("case", {})
+    study = _made(Study, str(path), document, thresholds=promised)
+    stages = table.get("stages") if isinstance(table, Mapping) else None
+    for name, stage in stages.items() if isinstance(stages, Mapping) else ():
         if not isinstance(stage, Mapping):
-            raise OptionError(f"{path}: case: stages.{name} is {stage!r}, expected a table of options")
-    return StudyFile(_made(Study, str(path), document, thresholds=promised), case)
+            raise OptionError(f"{where}: stages.{name} is {stage!r}, expected a table of options")
+    given = isinstance(table, Mapping) and "room" in table
+    return StudyFile(study, _made(TransferTask, where, table, **({"room": _room(where, table["room"])} if given else {})))
+
+
+def _room(where: str, name: Any) -> Room:
+    """The room that a study names, put on the list of rooms if it is a path."""
+    found = room(typed(f"{where}: room", name, str))
+    return found if found.name in rooms() else load("softgym_envs:add_room")(name)
 
 
 def _made(kind: type[T], where: str, table: Any, **more: Any) -> T:

@@ -16,7 +16,7 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory
 
 from .definition import Study
-from .protocol import Case, Identified
+from .task import Identified, TransferTask
 
 Array = NDArray[np.float64]
 
@@ -110,17 +110,17 @@ def read_errors(table: Any) -> dict[str, list[list[float]]]:
     return found
 
 
-def recordings(case: Case, study: Study, budget: int, dataset: int) -> DataSplit:
+def recordings(case: TransferTask, study: Study, budget: int, dataset: int) -> DataSplit:
     """The data set with this number; larger budgets draw from the same stream."""
     return case.record(stream(study, DATA, dataset), budget)
 
 
-def full_states(case: Case, study: Study, budget: int, dataset: int) -> DataSplit:
+def full_states(case: TransferTask, study: Study, budget: int, dataset: int) -> DataSplit:
     """Full states of that data set without sensor or noise: an advantage granted to all that learn."""
     return case.states(stream(study, DATA, dataset), budget)
 
 
-def identify(case: Case, study: Study, budget: int, dataset: int, out: Path) -> FitRecord:
+def identify(case: TransferTask, study: Study, budget: int, dataset: int, out: Path) -> FitRecord:
     """The fit of one data set on the recorded case, read from its file if it exists; constants adapted to this case."""
     path, source = out / "fits" / f"b{budget}_d{dataset}.json", case.recorded()
     if path.exists():
@@ -131,7 +131,7 @@ def identify(case: Case, study: Study, budget: int, dataset: int, out: Path) -> 
     return replace(record, parameters=case.adapt(record.parameters), samples=case.adapt(record.samples))
 
 
-def _fit(case: Case, study: Study, data: DataSplit) -> FitRecord:
+def _fit(case: TransferTask, study: Study, data: DataSplit) -> FitRecord:
     dt = case.truth().dt  # recordings may have rows of a camera, or of sensors
     steps = {name: round(sum(t.num_steps * t.period for t in part) / dt) for name, part in zip(data._fields, data, strict=True)}
     try:
@@ -152,7 +152,7 @@ def draw(center: Parameters, distribution: ParameterDistribution | None, rows: i
     return type(center).from_vector(np.stack([p.to_vector() for p in found]))
 
 
-def prediction_errors(case: Case, data: DataSplit, constants: dict[str, Parameters]) -> dict[str, list[list[float]]]:
+def prediction_errors(case: TransferTask, data: DataSplit, constants: dict[str, Parameters]) -> dict[str, list[list[float]]]:
     """Mean error of the position over the test recordings (else validation, else none), against the horizon.
 
     {} for recordings that lack entries of the state, from which nothing can be predicted.
@@ -174,7 +174,7 @@ def prediction_errors(case: Case, data: DataSplit, constants: dict[str, Paramete
 
 
 def _prediction_error(
-    case: Case, simulator: Simulator, constants: Parameters | None, trajectory: Trajectory, steps: int
+    case: TransferTask, simulator: Simulator, constants: Parameters | None, trajectory: Trajectory, steps: int
 ) -> float:
     """Error on one recording, predicted from its start; constants None: the robot does not move."""
     states = trajectory.select(simulator.state_names).values

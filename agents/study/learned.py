@@ -13,7 +13,7 @@ from ..learning.rl import NUM_ENVS, LearningPoint, Training, settings, train
 from .conditions import CONDITIONS, NOTHING
 from .definition import Job, Study
 from .fits import MODEL, EmpiricalParameters, identify, stream
-from .protocol import Case
+from .task import TransferTask
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PolicyWorker:
     """Runs one job of a transfer study by reinforcement learning: train in its environment, evaluate on the truth."""
 
-    case: Case
+    case: TransferTask
     study: Study
     out: Path
     env_id: str
@@ -44,7 +44,7 @@ class PolicyWorker:
         curve: tuple[LearningPoint, ...] = ()
         if job.condition != NOTHING and steps > 1:
             training = self.training(job, steps, keywords)
-            model, curve = train(training)
+            model, curve, *_ = train(training)
         first = 10_000_019 + self.study.seed  # episodes that no training starts from
         truth = {**self.common, **self.truth}
         found = evaluate(

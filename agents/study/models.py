@@ -22,7 +22,7 @@ from ..planning.cost import Cost
 from ..planning.plan import in_world, own_entries
 from .definition import Condition, Job, Study
 from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, full_states, identify, stream
-from .protocol import Case, Identified
+from .task import Identified, TransferTask
 
 Array = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ class Model:
         return None if self.parameters is None else self.parameters.row(0)
 
 
-def build_model(case: Case, study: Study, job: Job, condition: Condition, out: Path) -> Model:
+def build_model(case: TransferTask, study: Study, job: Job, condition: Condition, out: Path) -> Model:
     """The model of a condition; conditions with data read or make the fit of their data set."""
     rng = stream(study, MODEL, job.budget, job.dataset, job.seed)
     if condition.model == "truth":

@@ -20,14 +20,14 @@ from .executables import ControllerExecutable
 from .fits import STARTS, stream
 from .models import build_model
 from .planner import Planner
-from .protocol import Case
+from .task import TransferTask
 
 
 @dataclass(frozen=True, eq=False)
 class PlanWorker:
     """Runs one job of a planning study; picklable."""
 
-    case: Case
+    case: TransferTask
     study: Study
     out: Path
 
@@ -77,7 +77,7 @@ def read_replay(path: Path, entries: int) -> NDArray[np.float64]:
     return states
 
 
-def score(case: Case, study: Study, truth: Simulator, run: Run) -> dict[str, Any]:
+def score(case: TransferTask, study: Study, truth: Simulator, run: Run) -> dict[str, Any]:
     """Costs and measures of a run on the truth; a failed row costs `Study.failure_cost`."""
     costs = total_cost(case.cost(truth).value(run.states, run.controls), run.status)
     failed = ~np.isfinite(costs)

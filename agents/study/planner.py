@@ -23,7 +23,7 @@ from .definition import Job, Study
 from .executables import Chosen, ControllerExecutable, Executable, PlanExecutable, PolicyExecutable
 from .fits import PLANNING, SELECTION, STARTS, stream
 from .models import SHORT_HORIZON, Model
-from .protocol import Case
+from .task import TransferTask
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ FEEDBACK = (0.0, 0.3, 1.0)
 class Planner:
     """Plans for one run; every condition has the same settings."""
 
-    case: Case
+    case: TransferTask
     study: Study
     job: Job
     model: Model

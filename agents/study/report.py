@@ -9,42 +9,12 @@ from typing import Any
 from softgym_envs.core.files import read_json, write_atomically, write_json
 from softgym_envs.core.page import embed, embed_image, render_page
 
-from .conditions import CONDITIONS, NOTHING, ORACLE
+from .conditions import CONDITIONS
 from .definition import Study
 from .figures import FIGURES
 from .jobs import read_records
 from .statistics import Interval, number
 from .summary import Summary, summarise
-
-BEATEN = 1.1
-"""Share of the oracle's gain that is not reached by chance."""
-
-
-def headline(summary: Summary) -> str:
-    """One sentence: unequal training, an oracle that is beaten, thresholds, fits that their own verdict rejects."""
-    better = [a.text for a in summary.conditions if a.share is not None and a.share.value > BEATEN]
-    beaten = f"it is beaten by {', '.join(better)}" if better else ""
-    if {NOTHING, ORACLE} <= set(summary.scores) and summary.shares(ORACLE) is None:
-        beaten = "in some run it is no better than no control"
-    beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: {beaten}. " if beaten else ""
-    if summary.unequal:
-        told = ", ".join(f"{name} {steps:,}" for name, steps in summary.unequal.items())
-        beaten = f"UNEQUAL TRAINING, no comparison: {told} physics steps. {beaten}"
-    failed = sum(fit.failed for fit in summary.fits)
-    doubt = f"; {failed} of {len(summary.fits)} FITS NOT TO BE USED, by their own verdict" if failed else ""
-    return beaten + _promises(summary) + doubt
-
-
-def _promises(summary: Summary) -> str:
-    broken = [v for v in summary.verdicts if v.found is not None and not v.passed]
-    open_ones = [v for v in summary.verdicts if v.found is None]
-    if broken:
-        return f"{len(broken)} of {len(summary.verdicts)} thresholds FAILED: " + "; ".join(v.threshold.text for v in broken)
-    if open_ones or not summary.complete:
-        return "The study is not finished: runs are missing, see the table"
-    if not summary.verdicts:
-        return "No thresholds were set before the runs: this is an exploration, not a test"
-    return f"All {len(summary.verdicts)} thresholds passed"
 
 
 def _text(value: float | Interval | None) -> str:
@@ -89,7 +59,7 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 def markdown(summary: Summary) -> str:
     """The table and the verdicts as Markdown."""
     head, rows = table(summary)
-    lines = [f"# Transfer study: {summary.study.name}", "", f"**{headline(summary)}**", ""]
+    lines = [f"# Transfer study: {summary.study.name}", "", f"**{summary.headline}**", ""]
     lines += [f"- {v.text}" for v in summary.verdicts]
     lines += [f"- {summary.saturation}"] * bool(summary.saturation)
     lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing]
@@ -127,7 +97,7 @@ def to_json(summary: Summary, out: Path) -> dict[str, Any]:
     ]
     runs = list(read_records(out, summary.study.jobs(CONDITIONS)).values())
     return {
-        "headline": headline(summary),
+        "headline": summary.headline,
         "conditions": conditions,
         "verdicts": verdicts,
         "errors": summary.errors,
@@ -165,10 +135,10 @@ def render(summary: Summary, provenance: dict[str, str], images: tuple[str, ...]
     """
     plots = {name: embed(figure) for name, draw in FIGURES.items() if (figure := draw(summary)) is not None}
     head, rows = table(summary)
-    broken, kept = bool(summary.unequal) or "FAILED" in headline(summary), headline(summary).startswith("All")
+    broken, kept = bool(summary.unequal) or "FAILED" in summary.headline, summary.headline.startswith("All")
     level = "failure" if broken else "ok" if kept and not any(fit.failed for fit in summary.fits) else "warning"
     settings = {k: v for k, v in vars(summary.study).items() if k != "thresholds"}
     return render_page(
-        Path(__file__).parent / "templates" / "transfer.html", s=summary, headline=headline(summary), level=level, head=head,
+        Path(__file__).parent / "templates" / "transfer.html", s=summary, headline=summary.headline, level=level, head=head,
         rows=rows, plots=plots, intervals=intervals(summary.study), provenance=provenance, settings=settings, images=images,
     )  # fmt: skip

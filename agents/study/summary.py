@@ -26,6 +26,9 @@ from .statistics import Interval, better, mean_of_runs, shares
 
 Array = NDArray[np.float64]
 
+BEATEN = 1.1
+"""Share of the oracle's gain that is not reached by chance."""
+
 
 @dataclass(frozen=True)
 class ConditionSummary:
@@ -92,6 +95,7 @@ class Summary:
     """All numbers of a study."""
 
     study: Study
+    folder: Path
     conditions: tuple[ConditionSummary, ...]
     verdicts: tuple[Verdict, ...]
     scores: dict[str, Array]
@@ -120,6 +124,31 @@ class Summary:
         change, half = abs(doubled.value - oracle.value), (oracle.high - oracle.low) / 2
         word = "saturated oracle" if change < half else "UNSATURATED ORACLE"
         return f"{word}: twice its samples or steps change its mean cost by {change:.3g}, half its interval is {half:.3g}"
+
+    @property
+    def headline(self) -> str:
+        """One sentence: unequal training, an oracle that is beaten, thresholds, fits that their own verdict rejects."""
+        better = [a.text for a in self.conditions if a.share is not None and a.share.value > BEATEN]
+        beaten = f"it is beaten by {', '.join(better)}" if better else ""
+        if {NOTHING, ORACLE} <= set(self.scores) and self.shares(ORACLE) is None:
+            beaten = "in some run it is no better than no control"
+        beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: {beaten}. " if beaten else ""
+        if self.unequal:
+            told = ", ".join(f"{name} {steps:,}" for name, steps in self.unequal.items())
+            beaten = f"UNEQUAL TRAINING, no comparison: {told} physics steps. {beaten}"
+        failed = sum(fit.failed for fit in self.fits)
+        doubt = f"; {failed} of {len(self.fits)} FITS NOT TO BE USED, by their own verdict" if failed else ""
+        return beaten + self._promises() + doubt
+
+    def _promises(self) -> str:
+        broken = [v for v in self.verdicts if v.found is not None and not v.passed]
+        if broken:
+            return f"{len(broken)} of {len(self.verdicts)} thresholds FAILED: " + "; ".join(v.threshold.text for v in broken)
+        if any(v.found is None for v in self.verdicts) or not self.complete:
+            return "The study is not finished: runs are missing, see the table"
+        if not self.verdicts:
+            return "No thresholds were set before the runs: this is an exploration, not a test"
+        return f"All {len(self.verdicts)} thresholds passed"
 
     @property
     def complete(self) -> bool:
@@ -155,7 +184,7 @@ def summarise(study: Study, out: Path) -> Summary:
         if (found := _summarise_condition(study, key, members, records, scores)) is not None
     )
     verdicts = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
-    return Summary(study, conditions, verdicts, scores, *_fits(study, out), _unequal(study, records))
+    return Summary(study, out, conditions, verdicts, scores, *_fits(study, out), _unequal(study, records))
 
 
 def _unequal(study: Study, records: dict[Job, dict[str, Any]]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Scenarios of transfer studies: a robot at a task, declared by a room beside its recipe and its objectives.
 
 A room's `study` is a mapping: environment id -> `Scenario`. Functions stand in the room's study.py and take what they need;
-`agents.study.case.RoomCase` makes simulators, costs, recordings and fits of all this, for any room.
+`agents.study.task.TransferTask` makes simulators, costs, recordings and fits of all this, for any room.
 
 Legend: B rows, T control steps, nx state, n tangent, nu control.
 """

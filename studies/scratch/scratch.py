@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 
 from agents.study.jobs import in_processes
@@ -60,7 +59,7 @@ def learned(name: str, steps: int, episodes: int) -> dict[str, Any]:
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begun
         found = json.loads((Path(folder) / "evaluation.json").read_text())
     worlds = {
-        world: {"success": int(np.sum(run["success"])), "return": float(np.mean(run["returns"]))}
+        world: {"success": round(run["success"] * run["episodes"]), "return": run["return_mean"]}
         for world, run in found.items()
     }
     made = {"commit": git_commit(), "steps": steps, "episodes": episodes, "seconds": round(seconds)}

@@ -1,8 +1,7 @@
-"""The `Case` of any room: simulators, recordings, fits and costs of one of its tasks, from the room's declarations.
+"""A transfer task: simulators, recordings, fits and costs of one task of any room, from the room's declarations.
 
 A room gives its engine and its truths, a `Recipe` (its recordings and identification), an `Objective` (its goal)
-and a `Scenario` (starts of runs, initial guesses of planners); nothing here depends on a robot. The identifier is an argument,
-since agents and sysid are independent: `RoomCase(room, task, identify=sysid.run_recipe, correct=sysid.fit_residual)`.
+and a `Scenario` (starts of runs, initial guesses of planners); nothing here depends on a robot.
 
 Legend: B rows, T control steps, nx state, n tangent, nu control.
 """
@@ -12,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+import sysid
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
-from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
+from softgym_envs.core.recipe import EXPERIMENT, Recipe
 from softgym_envs.core.room import Room, identity_of
 from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.sensors import sensor_from_text
@@ -28,9 +28,8 @@ from softgym_envs.core.simulator import Simulator, borne_bounds
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet, is_whole
 
-from ..planning.cost import Cost, FeatureCost
+from ..planning.cost import FeatureCost
 from ..planning.plan import random_controls
-from .protocol import Corrected, Identified
 
 Array = NDArray[np.float64]
 
@@ -44,44 +43,24 @@ SHARE = 0.25
 """Domain randomisation of a constant on a linear scale: within this share of its bounds."""
 
 
-class Fitted(Protocol):
-    """Result of identification."""
+class Identified(NamedTuple):
+    """Result of `TransferTask.fit`."""
 
-    @property
-    def parameters(self) -> Parameters:
-        """Identified constants."""
-        ...
-
-    @property
-    def verdict(self) -> str:
-        """Verdict in a sentence."""
-        ...
-
-    @property
-    def unusable(self) -> tuple[str, ...]:
-        """Constants that the verdict rejects."""
-        ...
-
-    def distribution(self) -> ParameterDistribution:
-        """Posterior of the constants."""
-        ...
+    parameters: Parameters
+    distribution: ParameterDistribution | None
+    """Posterior of the fit; None: unknown."""
+    note: str
+    """The fit's verdict in one sentence."""
+    failed: bool = False
+    """Whether the verdict rejects some of the constants. The study uses them nevertheless, and reports it."""
 
 
-class Identifier(Protocol):
-    """Runs a recipe, as `sysid.run_recipe` does."""
+class Corrected(NamedTuple):
+    """Result of `TransferTask.residual`."""
 
-    def __call__(
-        self,
-        recipe: Recipe,
-        simulator: Simulator,
-        data: TrajectorySet,
-        *,
-        start: Parameters,
-        stages: tuple[Stage, ...],
-        limits: Mapping[str, tuple[float, float]],
-    ) -> Fitted:
-        """Identify, stage by stage, within these bounds."""
-        ...
+    simulator: Simulator
+    note: str
+    """Gain of the correction, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +77,10 @@ class _Within:
 
 
 @dataclass(frozen=True)
-class RoomCase:
-    """A task of a room as an `agents.study.protocol.Case`.
+class TransferTask:
+    """The robot's side of a study: a task of a room, its ground truth, recordings and fit; the table [case] of a study's file.
+
+    Picklable, so that every run builds its own simulators.
 
     Raises:
         OptionError: The room declares no study of this task, or has no such truth; its model has no such field, or its
@@ -110,28 +91,25 @@ class RoomCase:
     room: Room
     task: str
     """Environment id, without the package."""
-    identify: Identifier
-    correct: Any
-    """Learns a correction of an engine that has its own, as `sysid.fit_residual` does."""
     backend: str = ""
     """Backend that is the truth; "": the room's first truth."""
-    truth_options: Mapping[str, Any] = field(default_factory=dict)
+    truth_options: dict[str, Any] = field(default_factory=dict)
     """Keywords of the truth, such as level and seed of a hard twin."""
     recorded_task: str = ""
     """Id of the task that is recorded; "": the scenario's own choice."""
-    stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stages: dict[str, Any] = field(default_factory=dict)
     """Stage of the recipe -> changed options; `DEFAULT` takes the method's own."""
     only: tuple[str, ...] = ()
     """Stages of the recipe to run; (): all."""
     sensor: tuple[str, ...] = ()
     """Sensor of the recordings for training, as words of `core.sensors.sensor_from_text`; (): full states."""
-    structure: Mapping[str, Any] = field(default_factory=dict)
+    structure: dict[str, Any] = field(default_factory=dict)
     """Field of the model -> value other than that of the task's robot."""
-    truth_constants: Mapping[str, float] = field(default_factory=dict)
+    truth_constants: dict[str, float] = field(default_factory=dict)
     """Constant of the truth -> value other than its default."""
-    keywords: Mapping[str, Any] = field(default_factory=dict)
+    keywords: dict[str, Any] = field(default_factory=dict)
     """Keywords of the environments of both worlds, where policies learn: `action_memory`, say."""
-    learning: Mapping[str, Any] = field(default_factory=dict)
+    learning: dict[str, Any] = field(default_factory=dict)
     """Keywords of our engine's environments only, for robust policies: `action_delay` or `sensor_noise`, say."""
 
     def __post_init__(self) -> None:
@@ -261,42 +239,42 @@ class RoomCase:
         """Hints for pictures."""
         return {self.scenario.hint: np.concatenate([self.target, np.zeros(3)])[:3]}
 
-    # --- the protocol --------------------------------------------------------------------------------------------------
+    # --- simulators and constants --------------------------------------------------------------------------------------
 
     def native(self) -> Simulator:
-        """See `Case`."""
+        """Our engine."""
         return self.room.simulator(self.model, dt=self.scenario.dt, options=self.scenario.options)
 
     def truth(self) -> Simulator:
-        """See `Case`: in our engine's physics steps, so that a control step takes as long in both worlds."""
+        """World that counts as the truth, in our engine's physics steps: a control step takes as long in both."""
         return self.room.simulator(self.model, backend=self.backend, dt=self.native().dt, options=self.truth_options)
 
     def truth_parameters(self) -> Parameters:
-        """See `Case`; a world of one's own may lack what the scenario says, and is as it was built."""
+        """The truth's constants; a world of one's own may lack what the scenario says, and is as it was built."""
         default = self.truth().default_parameters
         declared = {**self.scenario.constants, **self.scenario.truth_constants}
         own = {name: value for name, value in declared.items() if name in default.names()}
         return default.replace(**own, **self.truth_constants)
 
-    def recorded(self) -> RoomCase:
-        """See `Case`."""
+    def recorded(self) -> TransferTask:
+        """The task of the recordings: this one, or another robot whose constants this one takes over."""
         task = self.recorded_task or self.scenario.recorded or self.task
         return self if task == self.task else replace(self, task=task, recorded_task="")
 
     def adapt(self, parameters: Parameters) -> Parameters:
-        """See `Case`: the same constants with this scenario's own."""
+        """Constants identified on the recorded task with this scenario's own, another gravity for example."""
         fixed = self.scenario.constants
         if parameters.batch is None:
             return parameters.replace(**fixed)
         return parameters.replace(**{name: np.full(parameters.batch, value) for name, value in fixed.items()})
 
     def default(self) -> Parameters:
-        """See `Case`: the recipe's guess."""
+        """Constants of our engine before identification: the recipe's guess."""
         native = self.native()
         return native.default_parameters.replace(**{**self.recipe.guess_of(native), **self.scenario.constants})
 
     def best(self) -> Parameters:
-        """See `Case`."""
+        """Our engine with the truth's constants; if it has others, those that best fit unlimited data."""
         if self.scenario.best is None:
             return by_name(self.native(), self.truth_parameters())
         return self.scenario.best(self.truth_parameters())
@@ -313,19 +291,19 @@ class RoomCase:
         return borne_bounds(self.native(), parameters)
 
     def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
-        """See `Case`."""
+        """`best` with every identified constant times the factor or its reciprocal, by a coin each."""
         best, limits = self.best(), self._limits(self.best())
         specs = {name: spec.within(limits.get(name)) for name, spec in best.specs().items()}
         turned = {name: factor ** rng.choice([-1.0, 1.0]) * float(getattr(best, name)) for name in self.identified}
         return best.replace(**{name: float(np.clip(value, *specs[name].bounds)) for name, value in turned.items()})
 
     def wide(self) -> UniformParameters:
-        """See `Case`: within `FACTOR` of the guess, of what the recipe knows, of that."""
+        """Range of domain randomisation without data: within `FACTOR` of the guess, or as the recipe knows."""
         means = {name: mean for name, (mean, _) in self._known().items() if name in self.identified}
         return self.around(self.default().replace(**means), FACTOR)
 
     def around(self, center: Parameters, factor: float) -> UniformParameters:
-        """See `Case`: on a linear scale as large a part of `SHARE`, or of what is known, as the factor is of `FACTOR`."""
+        """Range of domain randomisation about identified constants; on a linear scale the factor's part of `SHARE`."""
         known, part, limits = self._known(), float(np.log(factor) / np.log(FACTOR)), self._limits(center)
         intervals = {}
         for name in self.identified:
@@ -344,16 +322,16 @@ class RoomCase:
         engine = self.native()
         return {name: said for stage in self.recipe.stages for name, said in stage.prior_of(stage.free_of(engine)).items()}
 
-    def cost(self, simulator: Simulator) -> Cost:
-        """See `Case`."""
+    def cost(self, simulator: Simulator) -> FeatureCost:
+        """The task, on this simulator's states."""
         return FeatureCost.of(self.objective, simulator, self.model)
 
     def starts(self, rng: np.random.Generator, count: int) -> Array:
-        """See `Case`."""
+        """Perturbed starts (count, nx), the first one unperturbed; the same rng gives the same starts."""
         return (self.scenario.starts or around_rest)(self.native(), self.best(), rng, count)
 
     def first_policy(self, rng: np.random.Generator) -> BatchPolicy:
-        """See `Case`: the scenario's policy with its noise."""
+        """Policy whose run gives the initial controls of a plan, with the scenario's noise; the same for all conditions."""
         policy, noise = (self.scenario.first_policy or held_at_random)(self.model, rng), self.scenario.first_noise
         if noise is None:
             return policy
@@ -363,11 +341,11 @@ class RoomCase:
         return lambda x, t: np.clip(policy(x, t) + added[t % noise.steps], low, high)
 
     def force_scale(self) -> Array:
-        """See `Case`."""
+        """(n,): tangent vector of a random kick of 1 m/s."""
         return (self.scenario.force_scale or kick_of)(self.model)
 
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
-        """See `Case`: the recipe's experiments; a camera sees those for training, predictions are judged by states."""
+        """Recordings of the truth, `steps` physics steps for training; a sensor sees only those."""
         found = self._recorded(rng, steps)
         if not self.sensor:
             return found
@@ -376,7 +354,7 @@ class RoomCase:
         return found._replace(train=TrajectorySet(tuple(t.for_timestep(self._engine_for(t).dt) for t in seen)))
 
     def states(self, rng: np.random.Generator, steps: int) -> DataSplit:
-        """See `Case`: one row for every command, where they are held."""
+        """The experiments of `record` as full states without a sensor; one row for every command, where they are held."""
         found = self._recorded(rng, steps)
         return DataSplit(*(TrajectorySet(tuple(self._held(t) for t in part)) for part in found))
 
@@ -391,10 +369,14 @@ class RoomCase:
         )
 
     def fit(self, data: DataSplit) -> Identified:
-        """See `Case`: the recipe's stages."""
+        """Identify our engine by the recipe's stages.
+
+        Raises:
+            DataError: The recordings cannot be used; the run then continues with the default constants.
+        """
         engine, start = self._engine_for(data.train[0]), self.default()
         limits = self._limits(start)
-        found = self.identify(self.recipe, engine, data.train, start=start, stages=self.recipe.stages, limits=limits)
+        found = sysid.run_recipe(self.recipe, engine, data.train, start=start, stages=self.recipe.stages, limits=limits)
         return Identified(found.parameters, _Within(found.distribution(), limits), found.verdict, bool(found.unusable))
 
     def _engine_for(self, recording: Trajectory) -> Simulator:
@@ -405,7 +387,11 @@ class RoomCase:
         return self.room.simulator(self.model, dt=self.recipe.step_of(period, native.dt), options=self.scenario.options)
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
-        """See `Case`: a correction that the engine has of its own, or one around it; learned on what is recorded."""
+        """Our engine with a learned correction of the identified model's error, its own or one around it.
+
+        Raises:
+            DataError: The recordings cannot be used; the run then continues with the uncorrected engine.
+        """
         source, last = self.recorded(), self.recipe.experiments[-1].name
         recordings = TrajectorySet(tuple(t for t in data.train if t.metadata.get(EXPERIMENT) == last))
         if not len(recordings):
@@ -417,18 +403,19 @@ class RoomCase:
             substeps = recordings[0].substeps
             around = learn_correction(source.native(), recordings, fit.parameters, substeps=substeps, rng=rng)
             return Corrected(around.on(native), around.summary())
-        found = self.correct(source.native(), recordings, source.adapt(fit.parameters), start(rng))
-        inside: Any = native
-        return Corrected(replace(inside, residual=found.simulator.residual), found.summary())
+        engine: Any = source.native()
+        found = sysid.fit_residual(engine, recordings, source.adapt(fit.parameters), start(rng))
+        own: Any = native
+        return Corrected(replace(own, residual=found.simulator.residual), found.summary())
 
     def measure(self, states: Array) -> Mapping[str, Array]:
-        """See `Case`."""
+        """Further numbers of runs (B, T+1, nx), each (B,), such as the distance."""
         if self.scenario.measure is None:
             return {}
         return self.scenario.measure(self.model, self.target, states[..., : self.model.layout.nx])
 
     def position(self, states: Array) -> Array:
-        """See `Case`."""
+        """Position of the robot, (..., nx) -> (..., 3) [m], by which prediction errors are measured."""
         states = states[..., : self.model.layout.nx]
         if self.scenario.position is not None:
             return self.scenario.position(self.model, states)

@@ -1,0 +1,298 @@
+"""Public functions: plan, train, evaluate, transfer; the command line calls them and decides nothing itself.
+
+An environment is named by its id, with or without "softgym_envs:" in front. `params` are constants of the native engine: a
+fit.toml, or what `gym.make(..., params=)` takes. Further keywords are those of `gym.make` (model, level, action_memory, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.files import git_commit, write_json
+from softgym_envs.core.room import NATIVE
+from softgym_envs.core.simulator import check_number
+from softgym_envs.core.trajectory import is_whole
+from softgym_envs.rooms import room_of_task
+
+if TYPE_CHECKING:
+    from .learning.evaluation import Evaluation
+    from .learning.rl import Trained
+    from .planning.optimal import OptimalMotion
+    from .planning.plan import IterLog, Plan
+    from .study.summary import Summary
+
+Array = NDArray[np.float64]
+Print = Callable[[str], None]
+KNOTS = 10
+"""Most knots of a plan's first controls."""
+TRAINING_ONLY = ("disturbance", "sensor_noise", "action_delay", "randomize")
+"""Keywords that make a training robust, and are left out where it is evaluated."""
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _full_id(id: str) -> str:
+    """Id with the package in front, so that no import is needed; `OptionError` if no room has it."""
+    room_of_task(id)
+    return id if ":" in id else f"softgym_envs:{id}"
+
+
+def plan(
+    id: str,
+    params: Any = None,
+    *,
+    method: Literal["ilqg", "gps", "optimal"] = "ilqg",
+    end: Sequence[float] | Array | None = None,
+    horizon: int = 50,
+    period: float = 0.1,
+    iterations: int = 8,
+    restarts: int = 1,
+    seed: int = 0,
+    callback: Callable[[IterLog], None] | None = None,
+) -> Plan | OptimalMotion:
+    """Plan a motion of a task's robot in our engine.
+
+    Args:
+        id: Environment whose room declares a study of it; for "optimal" any whose engine has a symbolic step.
+        params: Constants of the engine; None: the room's initial guess ("optimal": the engine's defaults).
+        method: "ilqg" (derivatives), "gps" (rollouts only), or "optimal" (direct transcription with IPOPT).
+        end: "optimal": the final state (nx,), NaN where it is free.
+        horizon: Control steps.
+        period: Length of a control step [s]; "optimal": of a physics step.
+        iterations: Iterations of "ilqg" and "gps".
+        restarts: Random first controls; the plan with the lowest cost is kept.
+        seed: Seed of start and first controls.
+        callback: Called after every iteration.
+
+    Returns:
+        A `Plan` with its feedback gains, or an `OptimalMotion`.
+
+    Raises:
+        OptionError: Unknown id or method, a number out of its range, or no study of this task.
+        UnstablePlanError: The simulation fails under the first controls.
+    """
+    room, name = room_of_task(id), id.rpartition(":")[2]
+    check_number("seed", seed, low=0, whole=True)
+    for what, value in (("horizon", horizon), ("iterations", iterations), ("restarts", restarts)):
+        check_number(what, value, low=1, whole=True)
+    check_number("period", period, positive=True, unit="s")
+    if method == "optimal":
+        from .planning.optimal import Manoeuvre, plan_motion
+
+        if end is None:
+            raise OptionError("end is None: method 'optimal' needs the final state, NaN where it is free")
+        engine: Any = room.simulator(room.task(name).model, dt=period)
+        start = engine.initial_state(1)[0]
+        manoeuvre = Manoeuvre(start, np.asarray(end, dtype=np.float64), horizon, engine.control_bounds)
+        return plan_motion(engine, manoeuvre, parameters=_constants(engine, params))
+    from .planning.gps import GPSOptions, plan_gps
+    from .planning.ilqg import ILQGOptions, plan_ilqg
+    from .planning.plan import random_controls
+    from .study.task import TransferTask
+
+    if method not in ("ilqg", "gps"):
+        raise OptionError(f"method is {method!r}, allowed are 'ilqg', 'gps', 'optimal'")
+    task = TransferTask(room, name)
+    engine, rng = task.native(), np.random.default_rng(seed)
+    if not is_whole(period, engine.dt):
+        raise OptionError(f"period is {period:g} s, expected a whole number of physics steps of {engine.dt:g} s")
+    shared: dict[str, Any] = {"substeps": round(period / engine.dt), "callback": callback}
+    shared["parameters"] = task.default() if params is None else _constants(engine, params)
+    start, cost = task.starts(np.random.default_rng(seed), 1)[0], task.cost(engine)
+    ilqg = ILQGOptions(max_iterations=iterations, trust=0.3, difference_step=task.scenario.difference_step)
+    found = []
+    for _ in range(restarts):
+        controls = random_controls(engine, horizon, rng=rng, amplitude=0.5, knots=min(KNOTS, horizon))
+        if method == "gps":
+            found.append(plan_gps(engine, cost, start, controls=controls, rng=rng, options=GPSOptions(iterations), **shared))
+        else:
+            found.append(plan_ilqg(engine, cost, start, controls=controls, options=ilqg, **shared))
+    return min(found, key=lambda one: one.cost)
+
+
+def train(
+    id: str,
+    params: Any = None,
+    *,
+    steps: int = 3_000_000,
+    algorithm: Literal["ppo", "sac"] = "ppo",
+    backend: str = NATIVE,
+    num_envs: int | None = None,
+    seed: int = 0,
+    episodes: int = 50,
+    checkpoint_every: int = 100_000,
+    resume: bool = False,
+    out: str | Path | None = None,
+    progress: Print = _say,
+    **keywords: Any,
+) -> Trained:
+    """Train a policy, evaluate it in our engine and the room's first truth, draw its learning curve.
+
+    The folder gets policy.zip, checkpoints, progress.csv, TensorBoard files, curve.png and evaluation.json. It holds one
+    training. Ctrl-C leaves a checkpoint there.
+
+    Args:
+        id: Environment.
+        params: Constants of the backend.
+        steps: Control steps of all rows together, rounded up to whole updates.
+        algorithm: "ppo" or "sac".
+        backend: World of the training.
+        num_envs: Rows; None: 64 for PPO, 16 for SAC.
+        seed: Seed of everything.
+        episodes: Episodes of each evaluation.
+        checkpoint_every: Control steps between checkpoints.
+        resume: Continue from the newest checkpoint of the folder.
+        out: Folder; None: runs/train/<id>_<algorithm>_<backend>_<seed>.
+        progress: Called with lines of progress.
+        **keywords: Keywords of `gym.make_vec`: model, randomize, sensor_noise, action_delay, level, ...
+
+    Returns:
+        The trained policy, its learning curve and evaluations, and the folder.
+
+    Raises:
+        OptionError: A setting is not allowed, or the folder already holds a training.
+        FileFormatError: There is no checkpoint to resume from, or it belongs to another run.
+        MissingDependencyError: PyTorch or Stable-Baselines3 is not installed.
+    """
+    from .learning.checkpoints import kept
+    from .learning.curve import draw_curve
+    from .learning.evaluation import evaluate as evaluate_policy
+    from .learning.policy import policy_of
+    from .learning.rl import LearningPoint, Training, begun
+    from .learning.rl import train as learn
+
+    room, name = room_of_task(id), id.rpartition(":")[2]
+    folder = Path(out or Path("runs") / "train" / f"{name}_{algorithm}_{Path(backend).name}_{seed}")
+    progress(f"seed {seed}, commit {git_commit()}, folder {folder}")
+    given = {} if params is None else {"params": params}
+    training = Training(
+        _full_id(id), steps, algorithm, {"backend": backend, **keywords, **given}, num_envs, seed=seed,
+        checkpoint_every=checkpoint_every, overrides=room.learning_of(name, algorithm),
+    )  # fmt: skip
+
+    def report(point: LearningPoint) -> None:
+        progress(f"{point.steps:10d} steps  {point.seconds:7.0f} s  return {point.mean_return:9.3f}")
+
+    try:
+        if resume:
+            begun(training, folder, progress)
+        found = learn(training, folder, resume=resume, report=report)
+        plain = {key: value for key, value in keywords.items() if key not in TRAINING_ONLY}
+        evaluations = {}
+        for world in dict.fromkeys((NATIVE, *list(room.truths)[:1], backend)):
+            own = {**plain, "backend": world, **(given if world == backend else {})}
+            evaluations[world] = evaluate_policy(
+                policy_of(found.model), training.env_id, episodes=episodes, seed=10_000_019, keywords=own
+            )
+            progress(f"{world:8s} {evaluations[world]}")
+        write_json(folder / "evaluation.json", {world: one.table() for world, one in evaluations.items()})
+        draw_curve(folder, evaluations)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(kept(folder)) from None
+    return found._replace(evaluations=evaluations, folder=folder)
+
+
+def evaluate(
+    policy: Any,
+    id: str,
+    *,
+    backend: str = NATIVE,
+    params: Any = None,
+    episodes: int = 100,
+    seed: int = 20_000_003,
+    **keywords: Any,
+) -> Evaluation:
+    """Run whole episodes of a policy without noise, episode i from seed + i on every backend.
+
+    Args:
+        policy: A `Network`, a function from observations (B, no) to actions (B, na), a file (policy.zip of PPO, A2C or SAC
+            with an MLP, or .npz), "pretrained", or None: no action.
+        id: Environment.
+        backend: World of the episodes; "": the room's first truth.
+        params: Constants of the backend.
+        episodes: Number of episodes.
+        seed: Seed of the first one; no training starts from it.
+        **keywords: Keywords of `gym.make_vec`. What the policy observes is known from its file.
+
+    Returns:
+        Returns, successes and failed simulations (E,).
+
+    Raises:
+        OptionError: Unknown id, or a number out of its range.
+        FileFormatError: The file holds no policy.
+        ShapeError: The policy takes other observations.
+    """
+    from .learning.evaluation import evaluate as evaluate_policy
+    from .learning.policy import load_policy
+
+    full = _full_id(id)
+    if isinstance(policy, (str, Path)):
+        policy = load_policy(Path(policy), full)
+    own = {"backend": backend or first_truth(id), **getattr(policy, "keywords", {}), **keywords}
+    own |= {} if params is None else {"params": params}
+    return evaluate_policy(policy, full, episodes=episodes, seed=seed, keywords=own)
+
+
+def first_truth(id: str) -> str:
+    """The first truth of an id's room; our engine if it has none."""
+    return next(iter(room_of_task(id).truths), NATIVE)
+
+
+def transfer(
+    study: str | Path,
+    out: str | Path | None = None,
+    *,
+    executor: Literal["serial", "processes", "ray"] = "processes",
+    workers: int | None = None,
+    seeds: int | None = None,
+    datasets: int | None = None,
+    starts: int | None = None,
+    conditions: Sequence[str] = (),
+    video: bool = True,
+    progress: Print = _say,
+) -> Summary:
+    """Run or continue a transfer study: how well do controllers from the identified model work on the ground truth?
+
+    Args:
+        study: TOML file of a study, the name of one that comes with a room ("smoke"), or the folder of one that ran: then
+            its report is written again.
+        out: Folder; None: runs/transfer_<name>.
+        executor: "serial", "processes", or "ray": a cluster; the numbers are the same.
+        workers: Processes; None: one per processor.
+        seeds: Seeds; None: the study's own. Likewise `datasets` and `starts`.
+        datasets: See `seeds`.
+        starts: See `seeds`.
+        conditions: Only these; (): the study's own.
+        video: Whether to draw the identified condition beside the nominal one.
+        progress: Called with lines of progress.
+
+    Returns:
+        All numbers of the study; `Summary.complete` is False if runs failed.
+
+    Raises:
+        OptionError: The study cannot be run, or the folder holds another one.
+        FileFormatError: A file is damaged.
+    """
+    from .study.run import run_study
+
+    counts = {"seeds": seeds, "datasets": datasets, "starts": starts}
+    return run_study(
+        Path(study), None if out is None else Path(out), executor=executor, workers=workers, conditions=tuple(conditions),
+        video=video, progress=progress, **counts,
+    )  # fmt: skip
+
+
+def _constants(engine: Any, params: Any) -> Any:
+    """Constants of an engine from a file, a mapping or an object."""
+    default = engine.default_parameters
+    if isinstance(params, Mapping):
+        return default.replace(**params)
+    return type(default).load(params) if isinstance(params, (str, Path)) else params
