@@ -7,12 +7,14 @@ import warnings
 
 import gymnasium as gym
 import numpy as np
+import pytest
 from gymnasium.utils.env_checker import check_env
-from helpers import EVERY_ID, EVERY_WORLD, actions_of, equal, noisy, room_of_id
+from helpers import EVERY_ID, EVERY_WORLD, equal, noisy, room_of_id
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import Task
+from softgym_envs.envs.conformance import actions_of, replays, seeds
 from softgym_envs.envs.episodes import FAILURE_PENALTY
 from softgym_envs.envs.registry import register
 
@@ -69,38 +71,9 @@ def test_both_backends_have_the_same_spaces_and_protocols(env_id):
 
 
 @EVERY_WORLD
-def test_same_seed_same_episode_other_seed_another(env_id, backend):
-    def episode(seed):
-        env = gym.make(env_id, backend=backend, **noisy(env_id, backend))
-        out = [env.reset(seed=seed)[0]]
-        for action in actions_of(env, 3):
-            observation, reward, *_ = env.step(action)
-            out.append(np.append(observation, reward))
-        return np.concatenate(out)
-
-    np.testing.assert_array_equal(episode(3), episode(3))
-    assert np.abs(episode(3) - episode(4)).max() > 1e-3
-
-
-@EVERY_WORLD
-def test_restore_equals_replay_bit_for_bit(env_id, backend):
-    env = gym.make(env_id, backend=backend, **noisy(env_id, backend)).unwrapped
-    env.reset(seed=2)
-    actions = actions_of(env, 6)
-    for action in actions[:3]:
-        env.step(action)
-    saved = env.get_state()
-    rng = json.loads(json.dumps(saved["rng"]))  # generator states survive JSON, the rest are arrays
-    assert all(isinstance(value, np.ndarray) for name, value in saved.items() if name != "rng")
-    first = [env.step(action) for action in actions[3:]]
-    other = gym.make(env_id, backend=backend, **noisy(env_id, backend)).unwrapped
-    other.set_state({**saved, "rng": rng})
-    for (o, r, te, tr, info), action in zip(first, actions[3:], strict=True):
-        o2, r2, te2, tr2, info2 = other.step(action)
-        np.testing.assert_array_equal(o, o2)
-        assert (r, te, tr) == (r2, te2, tr2)
-        equal(info, info2)
-    np.testing.assert_array_equal(env.reset()[0], other.reset()[0])
+@pytest.mark.parametrize("rule", [seeds, replays], ids=lambda rule: rule.__name__)
+def test_rule(rule, env_id, backend):
+    rule(env_id, backend, **noisy(env_id, backend))
 
 
 @EVERY_ID
@@ -108,7 +81,7 @@ def test_returned_data_is_fresh(env_id):
     env = gym.make(env_id)
     kept, _ = env.reset(seed=0)
     copy = kept.copy()
-    action = actions_of(env, 1)[0]
+    action = actions_of(env.action_space, 1)[0]
     asked = action.copy()
     one = env.step(action)
     first = (one[0].copy(), dict(one[4]))
@@ -139,7 +112,7 @@ def test_numbers_that_are_not_finite_are_contained(env_id, monkeypatch):
 
     monkeypatch.setattr(env.episodes, "simulator", Broken())
     with np.errstate(invalid="ignore"):
-        observation, reward, terminated, _, info = env.step(actions_of(env, 1)[0])
+        observation, reward, terminated, _, info = env.step(actions_of(env.action_space, 1)[0])
     np.testing.assert_array_equal(observation, before)
     np.testing.assert_array_equal(env.state, state)
     np.testing.assert_array_equal(env.context, context)

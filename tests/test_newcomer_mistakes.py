@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +16,10 @@ import pytest
 
 from softgym_envs.core.conformance import PROMISES, Inputs, case_of
 from softgym_envs.core.errors import SoftgymError
+from softgym_envs.envs.conformance import declaration, procedure
 from softgym_envs.envs.making import make_episodes
 from softgym_envs.rooms import room
+from softgym_envs.templates import new_system
 
 pytest.importorskip("mujoco")
 NAME = "elastic_pendulum"
@@ -123,17 +124,25 @@ MISTAKES = {
         "tasks", OWN, "    def scale_action(self, action):\n        return 10.0 * action[:, 0]\n\n" + OWN,
         r"CatchSwing\.scale_action returned float64 of shape \(1,\), expected float64 of shape \(1, 1\)",
     ),
+    # procedure, picture, declaration
+    "a stage that frees what is not there": Mistake(
+        "recipe", '("bob_mass",', '("mass",', "stage 'all': free names mass; PendulumParameters has bob_mass"
+    ),
+    "a guess out of bounds": Mistake("recipe", '"stiffness": 100.0', '"stiffness": 1.0', r"stiffness = 1\.0 N/m, allowed is"),
+    "a method that is not there": Mistake("recipe", '"one_step"', '"two_step"', "method 'two_step'; there are one_step"),
+    "a weight without its feature": Mistake("recipe", "states)[..., :1]", "states)", r"features have shape \(1, 2\)"),
+    "a scenario of an unknown id": Mistake("recipe", '{"ElasticCatch-v0"', '{"ElasticCatch-v1"', "the ids of elastic"),
+    "a picture that is no scene": Mistake("picture", "return Scene(", "return (", "scene returned tuple, expected a Scene"),
+    "a path that leads nowhere": Mistake("__init__", "picture:PICTURE", "picture:IMAGE", "IMAGE' is not the path of an"),
 }  # fmt: skip
 
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The tutorial's package in a folder, not yet imported."""
-    (tmp_path / NAME).mkdir()
-    for file in resources.files("softgym_envs").joinpath("templates").iterdir():
-        (tmp_path / NAME / file.name.removesuffix(".txt")).write_text(file.read_text("utf-8"), "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path / NAME
+    new_system(NAME, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / NAME)
+    yield tmp_path / NAME / NAME
     for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
         del sys.modules[name]
 
@@ -145,6 +154,9 @@ def used() -> None:
         episodes = make_episodes(found, "ElasticCatch-v0", [np.random.default_rng(0)], {"backend": backend})
         episodes.reset(np.arange(1))
         episodes.step(np.ones((1, 1)))
+    declaration(found)
+    procedure(found, (), ("one_step",))
+    for backend in ("native", *found.truths):
         case = case_of(lambda backend=backend: found.simulator(backend=backend), Inputs())
         for promise in PROMISES:
             promise(case)

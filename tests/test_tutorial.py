@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from helpers import run_limited
 
+from softgym_envs.core.errors import OptionError
+from softgym_envs.templates import new_system
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/add_a_robot.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
@@ -48,6 +51,19 @@ def run(package, *command, cwd):
 
 def test_the_robot_is_short():
     assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) <= LONGEST
+
+
+def test_new_writes_the_files_of_the_page(tmp_path):
+    written = new_system("elastic_pendulum", tmp_path)
+    package = tmp_path / "elastic_pendulum"
+    for name, text in {**FILES, "study.toml": STUDY}.items():
+        assert (package / name).read_text("utf-8") == text, f"templates/{Path(name).name}.txt differs from the page"
+    assert len(written) == len(FILES) + 2
+    other = new_system("my_arm", tmp_path)
+    assert not any("lastic_" in path.read_text("utf-8") or "ElasticCatch" in path.read_text("utf-8") for path in other)
+    for wrong, said in (("My-Arm", "expected lower-case letters"), ("my_arm", "exists")):
+        with pytest.raises(OptionError, match=said):
+            new_system(wrong, tmp_path)
 
 
 def test_contributing_names_these_steps():
