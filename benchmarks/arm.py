@@ -1,6 +1,6 @@
 """Speed of `ArmReach-v0` compared with MyoSuite's elbow, control steps of 20 ms under random actions, per core.
 
-    python benchmarks/arm.py --peer MYOSUITE/bin/python --out results/arm_speed.json
+    python benchmarks/arm.py --peer MYOSUITE/bin/python --out results/arm_speed/numbers.json
 
 MyoSuite stays in its own environment, whose interpreter is `--peer` (`python -m venv MYOSUITE; MYOSUITE/bin/pip install
 myosuite`); both sides take turns, round by round, times are of the processor. Its elbow (`myoElbowPose1D6MRandom-v0`) has 6

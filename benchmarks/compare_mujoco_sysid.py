@@ -1,4 +1,4 @@
-"""The same identification by ours and by MuJoCo 4's `mujoco.sysid`, in one process: table and results/mujoco_sysid.json.
+"""The same identification by ours and by MuJoCo 4's `mujoco.sysid`, in one process: a table, and numbers.
 
 A planar chain of ten links hangs in gravity, driven by a motor at its root; one stiffness and one damping, shared by all its
 joints, are unknown. It is recorded once in MuJoCo (2 s, 100 Hz); every seed adds other noise to the same recording. All tools
@@ -564,7 +564,7 @@ class Args:
 
     seeds: int = 40
     """Noise seeds."""
-    out: Path = Path("results/mujoco_sysid.json")
+    out: Path = Path("results/spring_identify_beside_mujoco_sysid/numbers.json")
     """File of the numbers."""
 
 

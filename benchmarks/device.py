@@ -1,7 +1,7 @@
 """Measure batches on a GPU and on the processor's cores, and their difference: the rooms whose engine runs on CUDA.
 
 python benchmarks/device.py                             # cpu and cuda; some minutes, kernels of Warp are compiled first
-python benchmarks/device.py --rows 1024 8192 --out results/device.json
+python benchmarks/device.py --rows 1024 8192 --out results/gpu_speed/numbers.json
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speed of the rigid room, side by side with MuJoCo in one process: prints a table and writes results/rigid/bench.json.
+"""Speed of the rigid room, side by side with MuJoCo in one process: prints a table and writes results/rigid_speed/numbers.json.
 
 Both sides run in turn, round by round, on one core if one row moves; every ratio is the median over rounds. Our steps are
 longer (implicit, no penalty): a second column gives simulated time per second of computing. MuJoCo's side is mujoco.rollout's
@@ -31,7 +31,7 @@ class Args:
 
     rounds: int = 15
     """Rounds per comparison."""
-    out: Path = Path("results/rigid/bench.json")
+    out: Path = Path("results/rigid_speed/numbers.json")
     """File of the table."""
 
 

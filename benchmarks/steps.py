@@ -1,7 +1,7 @@
 """Measure the cost of `env.step` in addition to the physics: every id in one process, every step the best of many rounds.
 
 python benchmarks/steps.py                              # all ids, a quarter of a minute on a quiet machine
-python benchmarks/steps.py --only LoopReach-v0 --rounds 40 --out steps.json
+python benchmarks/steps.py --rounds 40 --out results/step_speed/numbers.json
 """
 
 from __future__ import annotations

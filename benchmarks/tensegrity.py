@@ -1,4 +1,4 @@
-"""Speed, side by side with MuJoCo in one process: prints a table and writes results/bench.json.
+"""Speed, side by side with MuJoCo in one process: prints a table and writes results/tensegrity_speed/numbers.json.
 
 Every ratio is the median over rounds in which both sides run in turn, so that other load of the machine affects both.
 Single-robot rows run on one core. The robot is the SUPERball, settled on the ground, rod-rod contact on in both.
@@ -32,7 +32,7 @@ class Args:
 
     rounds: int = 15
     """Rounds per comparison."""
-    out: Path = Path("results/bench.json")
+    out: Path = Path("results/tensegrity_speed/numbers.json")
     """File of the table."""
 
 

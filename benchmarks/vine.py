@@ -1,6 +1,6 @@
 """Measurements of the vine room: exactness, speed against OSQP and MuJoCo, linearity, batches, overlap in random clutter.
 
-Prints a table, writes results/vine.json and vine_linear.png. Ratios are medians over rounds in which all sides run in turn, in
+Prints a table, writes results/vine_speed. Ratios are medians over rounds in which all sides run in turn, in
 processor time, on one core, so that other load of the machine affects all. OSQP's time is that of update and solve, without
 our assembly. Like is compared with like: `lab_model` and `mujoco_twin` are one robot without muscles in one scene, and both
 report the share of control steps in which they touch.
@@ -59,7 +59,7 @@ class Args:
     """Random cluttered scenes for overlap."""
     twin_scenes: int = 100
     """Random cluttered scenes for the MuJoCo twin."""
-    out: Path = Path("results/vine.json")
+    out: Path = Path("results/vine_speed/numbers.json")
     """File of the numbers."""
 
 
@@ -294,7 +294,7 @@ def main(args: Args) -> None:
     text = json.dumps(report, indent=1)
     print(text)
     write_atomically(args.out, (text + "\n").encode())
-    draw_linearity(report["linearity"], args.out.with_name("vine_linear.png"))
+    draw_linearity(report["linearity"], args.out.with_name("picture.png"))
 
 
 if __name__ == "__main__":

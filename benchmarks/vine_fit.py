@@ -1,4 +1,4 @@
-"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo twin, fitted by our engine: results/vine_fit.json.
+"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo twin, fitted by our engine: results/vine_identify.
 
 Oscillation: a cantilever let go, 240 frames per second; growth into a wall, 30 frames per second; 21 points with 0.5 mm of
 noise, of which 3 % are lost. Errors of the tip are against points of held-out recordings, noise included.
@@ -44,7 +44,7 @@ class Args:
     """Repetitions with other noise and other first shapes."""
     parts: tuple[Literal["oscillation", "wall", "wall_program"], ...] = ("oscillation", "wall", "wall_program")
     """Parts to measure; the rest of the file stays."""
-    out: Path = Path("results/vine_fit.json")
+    out: Path = Path("results/vine_identify/numbers.json")
     """File of the numbers."""
 
 

@@ -177,7 +177,7 @@ def _environment(entry: TaskId) -> str:
 
 
 def _card(entry: TaskId) -> list[str]:
-    """Task card of the id as a table, if it has been measured (studies/task_cards)."""
+    """Task card of the id as a table, if it has been measured (experiments/task_cards.py)."""
     path = CARDS / f"{entry.id}.json"
     if not path.is_file():
         return []
@@ -215,7 +215,7 @@ of" another id), who knows the robot ("heuristic", "planner": the room's `contro
 in our engine ("mpc", told the full state and the constants that the episode drew), and the policies in results/. Success in
 %, on our engine and on the MuJoCo twin, at the first and the last level where an id has levels; what is empty has not been
 measured. Intervals, numbers of episodes, returns, other levels and speeds stand with the [rooms](environments.md).
-Made by `studies/task_cards/task_cards.py`.
+Made by `experiments/task_cards.py`.
 """
 ASKED = """
 Asked of every id: zero below 5 %, random below 20 %, on every world and level; at the first level somebody who knows the robot

@@ -17,8 +17,8 @@ from agents.learning.policy import load_policy, observed_with, policy_of
 from softgym_envs.core.errors import OptionError
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results/policies"
-ROLL = RESULTS / "TensegrityRoll-v0.zip"
+POLICIES = ROOT / "agents/policies"
+ROLL = POLICIES / "TensegrityRoll-v0.npz"
 ROWS = 12
 
 
@@ -57,7 +57,7 @@ def test_what_the_target_does_not_observe_is_named():
 )
 def test_the_files_are_the_roll_policy(env_id, entry, offset, factor):
     """The committed files act as that policy does when it is told the same."""
-    file = RESULTS / f"{env_id}.zip"
+    file = POLICIES / f"{env_id}.npz"
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **observed_with(file)).unwrapped
     seen, _ = envs.reset(seed=1)
     seen = np.asarray(seen, dtype=np.float32)
@@ -70,7 +70,7 @@ def test_the_files_are_the_roll_policy(env_id, entry, offset, factor):
 @pytest.mark.parametrize("env_id, least", [("TensegrityWaypoint-v0", ROWS - 4), ("TensegrityTerrain-v0", ROWS - 4)])
 def test_carried_policies_do_the_tasks(env_id, least):
     """In our engine nine of ten succeed: more than four failures of twelve happen in less than 1 of 200 sets of seeds."""
-    file = RESULTS / f"{env_id}.zip"
-    policy = policy_of(pytest.importorskip("stable_baselines3").PPO.load(file, device="cpu"))
+    file = POLICIES / f"{env_id}.npz"
+    policy = load_policy(file)
     found = evaluate(policy, f"softgym_envs:{env_id}", episodes=ROWS, seed=50, keywords=observed_with(file))
     assert int(found.success.sum()) >= least

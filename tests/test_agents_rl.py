@@ -21,8 +21,9 @@ from agents.learning.checkpoints import RUN, load_checkpoint, newest_checkpoint,
 from agents.learning.curve import learning_curve
 from agents.learning.evaluation import Evaluation, evaluate, zero
 from agents.learning.imitation import Imitation, imitate
-from agents.learning.policy import load_policy, observed_with, policy_of
+from agents.learning.policy import PRETRAINED, load_policy, observed_with, policy_of
 from agents.learning.rl import Training, new_model, settings, train
+from agents.policies import FOLDER
 from agents.study.definition import Job, Study
 from agents.study.fits import EmpiricalParameters
 from agents.study.learned import PolicyWorker
@@ -253,33 +254,19 @@ for path in sys.argv[1:]:
 """
 
 
-RESULTS = Path(__file__).parents[1] / "results"
-POLICIES = sorted(RESULTS.glob("*/*.zip"))
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    """What one process without this package says of every policy, by its path."""
-    found = subprocess.run(
-        [sys.executable, "-P", "-c", PLAIN, *map(str, POLICIES)], cwd=tmp_path_factory.mktemp("elsewhere"),
-        capture_output=True, text=True, check=False,
+def test_a_trained_policy_opens_without_this_package(tmp_path):
+    """In another folder, without our modules on the path; it acts as our loader says."""
+    train(training(128), tmp_path)
+    path = tmp_path / "policy.zip"
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", PLAIN, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    said = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
-    return {one["path"]: one for one in said}
-
-
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_policy_of_the_results_opens_without_this_package(opened, path):
-    """In another folder, without our modules on the path; it acts as our loader says, and as it did (where that is stored)."""
-    found = opened[str(path)]
+    assert ran.returncode == 0, ran.stderr
+    (found,) = (json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{"))
     policy = load_policy(path)
     observation = np.random.default_rng(0).standard_normal((200, policy.layers[0][0].shape[1])).astype(np.float32)
-    np.testing.assert_allclose(policy(observation), found["actions"], atol=2e-6)  # sums of float32, as in test_pretrained
-    stored = np.load(Path(__file__).parent / "registered" / "policy_actions.npz")
-    if path.parent.name in stored:
-        np.testing.assert_allclose(found["actions"], stored[path.parent.name], atol=1e-6)
+    np.testing.assert_allclose(policy(observation), found["actions"], atol=2e-6)  # sums of float32
     assert not found["ours"]
 
 
@@ -293,25 +280,16 @@ def test_a_share_is_wilsons(hits, count):
         share(3, 2)
 
 
-@pytest.mark.parametrize(
-    "policy, env_id, least",
-    [
-        ("policies/VineGrow-v0.zip", "VineGrow-v0", 0.0),
-        ("rl_roll/policy.zip", "TensegrityRoll-v0", -40.0),
-        ("policies/TensegrityRoll-v0.zip", "TensegrityRoll-v0", -40.0),  # it observes its last actions, as its .json says
-    ],
-    # it comes nearer; standing still is -50
-)
-def test_a_policy_of_the_results_runs_in_both_backends(tmp_path, policy, env_id, least):
-    policy, script = RESULTS / policy, load_script("scripts/evaluate.py")
-    fit = policy.parent / "fit.toml"
-    assert policy.stat().st_size < 800_000
-    out = tmp_path / "evaluation.json"
-    assert run_main(script, script.Args(policy, env_id, params=fit if fit.exists() else None, episodes=2, out=out)) == 0
+@pytest.mark.parametrize(("env_id", "least"), [("VineGrow-v0", 0.0), ("TensegrityRoll-v0", -40.0)])
+def test_a_policy_of_the_package_runs_in_both_backends(tmp_path, env_id, least):
+    """Rolling comes nearer; standing still is -50. TensegrityRoll's observes its last actions, as its .json says."""
+    script, out = load_script("scripts/evaluate.py"), tmp_path / "evaluation.json"
+    assert run_main(script, script.Args(PRETRAINED, env_id, episodes=2, out=out)) == 0
     report = json.loads(out.read_text())
     for backend in ("native", "mujoco"):
         found = report[backend]
         assert found["episodes"] == 2 and found["failed_simulations"] == 0 and found["return_mean"] > least
+    policy = FOLDER / f"{env_id}.npz"
     assert run_main(script, script.Args(policy, "SlidingBlock-v0", episodes=2)) == 2  # other sizes
 
 
@@ -478,7 +456,7 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(agents, "train", lambda id, **given: asked.update(given))
     assert run_main(trained, trained.Args(id="VineNavigate-v0", keyword=("level=3", "clutter=scattered"))) == 0
     assert {"level": 3, "clutter": "scattered"}.items() <= asked.items() and "disturbance" not in asked
-    policy, out = Path("results/policies/VineNavigate-v0.zip"), tmp_path / "found.json"
+    policy, out = Path("agents/policies/VineNavigate-v0.npz"), tmp_path / "found.json"
     arguments = {"policy": policy, "id": "VineNavigate-v0", "episodes": 1}
     assert run_main(script, script.Args(keyword=("level=3",), out=out, **arguments)) == 0
     for word, message in (
@@ -495,7 +473,7 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys, monkeypatch):
 def test_a_policy_is_evaluated_in_any_truth(tmp_path, capsys):
     """By name or path; what is not there is refused before an episode is run."""
     script, out = load_script("scripts/evaluate.py"), tmp_path / "found.json"
-    arguments = {"policy": RESULTS / "policies/SlidingBlock-v0.zip", "id": "SlidingBlock-v0", "episodes": 1, "out": out}
+    arguments = {"policy": PRETRAINED, "id": "SlidingBlock-v0", "episodes": 1, "out": out}
     for backend, expected in (
         ("", ["mujoco", "native"]),
         ("native", ["native"]),

@@ -25,7 +25,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
-STUDIES = Path(__file__).parents[1] / "studies"
+STUDIES = Path(__file__).parents[1] / "experiments"
 
 
 # --- studies ------------------------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_t
 
 
 def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
-    path, text = tmp_path / "study.toml", (STUDIES / "loop_reach_mpc" / "study.toml").read_text()
+    path, text = tmp_path / "study.toml", (STUDIES / "loop_reach_ilqg.toml").read_text()
     path.write_text(text.replace("difference_step = 0", 'difference_step = "runs"'))
     assert read_study(path).study.difference_step == "runs"
     path.write_text(text.replace("difference_step = 0", 'difference_step = "walks"'))

@@ -20,13 +20,13 @@ from softgym_envs.muscles.arm_file import load_muscles
 from softgym_envs.muscles.paths import Muscle
 from softgym_envs.muscles.routes import Routes
 
-STUDY = load_script("studies/arm_opensim/arm_opensim.py")
+STUDY = load_script("experiments/arm_paths_opensim/arm_paths_opensim.py")
 LENGTH, ARM = 1e-4, 3e-4
 """[m] A tenth, and a third, of what was asked for: OpenSim's helix around a cylinder is not quite the shortest."""
 
 
 def test_paths_are_opensims_over_the_elbows_whole_range():
-    kept = json.loads(Path("results/arm_opensim/paths.json").read_text())
+    kept = json.loads(Path("results/arm_paths_opensim/numbers.json").read_text())["paths"]
     rows = np.arange(0, len(kept["angles"]), 4)
     ours = STUDY.our_paths(np.array(kept["angles"])[rows])
     assert set(ours) == set(kept["opensim"]) and kept["angles"][-1] > 2.26 and kept["angles"][0] == 0.0

@@ -9,7 +9,7 @@ from helpers import load_script
 from softgym_envs.arm.pneumatic import braid_force, filled
 from softgym_envs.core.errors import ShapeError
 
-arm = load_script("studies/arm_pneumatic/mechanism.py")
+arm = load_script("experiments/pneumatic_arm_identify/mechanism.py")
 H = 0.01
 THREAD, TURNS = 0.3, 1.5
 

@@ -27,35 +27,36 @@ def swinging(path: Path) -> Path:
 
 
 def test_the_pneumatic_study_finds_a_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    study = load_script("studies/arm_pneumatic/arm_pneumatic.py")
+    study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
     monkeypatch.setattr("learned.ORDERS", (1, 2))
     monkeypatch.setattr("learned.RIDGES", (1.0,))
     file, out = swinging(tmp_path / "arm.npz"), tmp_path / "out"
     episodes, stale = study.load(file)
     assert {len(e) for e in episodes} == {118} and stale == 10
     study.main(study.Args("fit", file, steps=20, iterations=4, out=out))
-    assert json.loads((out / "fit.json").read_text())["stale_frames"] == 10 and (out / "errors.png").stat().st_size > 5000
+    assert json.loads((out / "numbers.json").read_text())["fit"]["stale_frames"] == 10
+    assert (out / "picture.png").stat().st_size > 5000
     study.main(study.Args("predict", file, out=out, errors=tmp_path / "errors.json"))
     found = json.loads((tmp_path / "errors.json").read_text())["errors_deg"]
     assert set(found) == {"0.1 s", "0.5 s", "1 s"}
     half = found["0.5 s"]
     assert half["pneumatic mechanism"]["all"] < 0.3 * half["stands still"]["all"]
     study.main(study.Args("folds", file, iterations=2, out=out))
-    table = json.loads((out / "folds.json").read_text())["errors_deg"]
+    table = json.loads((out / "numbers.json").read_text())["folds"]["errors_deg"]
     assert table["1 s"]["episodes"] == 5 and set(table["1 s"]) >= {"pneumatic mechanism", "ARX", "stands still"}
     assert table["0.5 s"]["pneumatic mechanism"]["all"] < table["0.5 s"]["stands still"]["all"]
 
 
 def test_the_committed_fit_predicts():
-    """What results/arm_pneumatic states is what its constants give: of a file in the same form, finite angles."""
-    study = load_script("studies/arm_pneumatic/arm_pneumatic.py")
-    with np.load("results/arm_pneumatic/fit.npz", allow_pickle=False) as file:
+    """What results/pneumatic_arm_identify states is what its constants give: of a file in the same form, finite angles."""
+    study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
+    with np.load("results/pneumatic_arm_identify/fit.npz", allow_pickle=False) as file:
         constants = file["mechanism"]
     past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (1, 12, 1)), np.full((1, 12, 8), 0.5)], axis=2)
     angles = study.predicted(constants, past, np.full((1, 100, 8), 0.5), study.H)
     assert np.isfinite(angles).all() and np.abs(angles).max() < 2.5
     for name in ("errors", "errors_all"):
-        stated = json.loads(Path(f"results/arm_pneumatic/{name}.json").read_text())["errors_deg"]
+        stated = json.loads(Path("results/pneumatic_arm_identify/numbers.json").read_text())[name]["errors_deg"]
         for horizon in stated.values():
             assert horizon["pneumatic mechanism"]["all"] < min(horizon[other]["all"] for other in ("ARX", "stands still"))
 
@@ -65,9 +66,9 @@ def test_the_committed_fit_never_runs_away():
 
     None pushes back where joints were seen to move: joint 2's stop was at 0.41 rad, and 1.51 rad were recorded.
     """
-    mechanism = load_script("studies/arm_pneumatic/mechanism.py")
-    study = load_script("studies/arm_pneumatic/arm_pneumatic.py")
-    with np.load("results/arm_pneumatic/fit.npz", allow_pickle=False) as file:
+    mechanism = load_script("experiments/pneumatic_arm_identify/mechanism.py")
+    study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
+    with np.load("results/pneumatic_arm_identify/fit.npz", allow_pickle=False) as file:
         constants = file["mechanism"]
     assert (constants[:, mechanism.UPPER] > np.array([0.88, -0.04, 1.51, 1.98]) - 0.35).all()
     assert (constants[:, mechanism.LOWER] < np.array([-1.01, -1.62, -1.71, -1.95]) + 0.35).all()
@@ -80,7 +81,7 @@ def test_the_committed_fit_never_runs_away():
 def test_the_bound_is_below_what_a_policy_pays():
     """Of one episode that the study has not; the cost is that of the states that it went through."""
     pytest.importorskip("stable_baselines3")
-    study = load_script("studies/arm_bound/arm_bound.py")
+    study = load_script("experiments/arm_reach_bound.py")
     (episode,) = study.episodes("ArmReach-v0", study.POLICIES["ArmReach-v0"]["PPO"], "native", 1, 7)
     paid = np.abs(episode.states[1:, 0] - episode.goal[0]).sum() + 0.025 * (episode.controls**2).sum()
     assert episode.success and abs(paid - episode.paid.sum()) < 1e-5
@@ -89,7 +90,7 @@ def test_the_bound_is_below_what_a_policy_pays():
 
 
 def test_no_policy_beats_the_committed_bounds_in_our_engine():
-    tasks = json.loads(Path("results/arm_bound/bound.json").read_text())["tasks"]
+    tasks = json.loads(Path("results/arm_reach_bound/numbers.json").read_text())["tasks"]
     assert set(tasks) == {"ArmReach-v0", "UpperBodyReach-v0"}
     for found in tasks.values():
         bounds = np.array([one["cost"] for one in found["bounds"]])

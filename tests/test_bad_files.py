@@ -284,8 +284,7 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
     place.touch()
     assert run_script(load_script("scripts/record.py"), "block", "--out", place / "a.h5") == 2
     assert "nothing recorded: cannot write" in capsys.readouterr().err
-    pytest.importorskip("torch")
-    policy = ROOT / "results/policies/VineGrow-v0.zip"
+    policy = ROOT / "agents/policies/VineGrow-v0.npz"
     told = ("VineGrow-v0", "--episodes", 1, "--out", place / "a.json")
     assert run_script(load_script("scripts/evaluate.py"), policy, *told) == 2
     assert "error: cannot write" in capsys.readouterr().err
@@ -300,9 +299,9 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
         ("record", ("block", "--out", "y.csv"), "y.csv ends in '.csv', expected .h5 or .hdf5"),
         ("train", ("VineGrow-v0", "--seed", -1), "seed is -1"),
         ("train", ("VineGrow-v0", "--seed", 2**32), "seed is 4294967296"),
-        ("evaluate", (ROOT / "results/policies/VineGrow-v0.zip", "VineGrow-v0", "--seed", -1), "seed is -1"),
+        ("evaluate", (ROOT / "agents/policies/VineGrow-v0.npz", "VineGrow-v0", "--seed", -1), "seed is -1"),
         ("speed", ("--room", "block", "--rounds", 0), "--rounds is 0"),
-        ("transfer", (ROOT / "studies/vine_grow_mpc/study.toml", "--seeds", 0), "seeds"),
+        ("transfer", (ROOT / "experiments/vine_grow_mpc.toml", "--seeds", 0), "seeds"),
     ],
 )
 def test_numbers_that_no_run_can_use_are_refused(tmp_path, capsys, monkeypatch, verb, words, said):

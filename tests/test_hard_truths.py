@@ -11,7 +11,7 @@ from helpers import load_script
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room
 
-LADDER, CASES = (load_script(f"studies/hard_truths/{name}.py") for name in ("ladder", "cases"))
+LADDER, CASES = (load_script(f"experiments/all_identify/{name}.py") for name in ("drawn", "cases"))
 
 
 @pytest.mark.parametrize("name", ["vine", "arm"])

@@ -31,8 +31,7 @@ def episodes(envs, seed, act, steps):
 @pytest.mark.parametrize("env_id", IDS)
 def test_replays_fail(env_id):
     """The last action of an episode is held on."""
-    pytest.importorskip("stable_baselines3")
-    file = Path(f"results/policies/{env_id}.zip")
+    file = Path(f"agents/policies/{env_id}.npz")
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **observed_with(file))
     policy, steps = load_policy(file), envs.spec.max_episode_steps
     success, length, actions = episodes(envs, 60, lambda t, observation: policy(observation), steps)
@@ -47,8 +46,7 @@ def test_replays_fail(env_id):
 @pytest.mark.parametrize("level", [1.0, 2.0, 3.0])
 def test_replays_that_know_which_way_the_wall_ends_fail(level):
     """What is done is mirrored where the wall ends on the other side: read once, at the reset."""
-    pytest.importorskip("stable_baselines3")
-    file = Path("results/policies/VineWall-v0.zip")
+    file = Path("agents/policies/VineWall-v0.npz")
     envs = gym.make_vec("softgym_envs:VineWall-v0", num_envs=ROWS, level=level, **observed_with(file))
     policy, steps = load_policy(file), envs.spec.max_episode_steps
 

@@ -264,7 +264,7 @@ def test_every_verb_tells_its_options():
 def documented_commands():
     """(page, verb, arguments) of every command of ours that a page shows, in blocks and within sentences."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-    pages += [*(ROOT / "results").rglob("*.md"), *(ROOT / "studies").rglob("*.md")]
+    pages += [*(ROOT / "results").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
     for path in pages:
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")
         shown = re.findall(

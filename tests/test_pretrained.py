@@ -1,4 +1,4 @@
-"""Policies that come with the package: those of results/policies, played by NumPy alone."""
+"""Policies that come with the package, played by NumPy alone."""
 
 from __future__ import annotations
 
@@ -15,35 +15,21 @@ from helpers import load_script, run_main
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents import pretrained
-from agents.learning.policy import load_policy, observed_with
+from agents.learning.policy import load_policy
 from agents.policies import FOLDER, Network, load_network, save_network
 from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError
 from softgym_envs.envs.player import PlayOptions
 from softgym_envs.rooms import tasks
 
 ROOT = Path(__file__).resolve().parents[1]
-TRAINED = sorted((ROOT / "results/policies").glob("*.zip"))
 BLOCKED = "import sys; sys.modules.update(torch=None, mujoco=None, stable_baselines3=None); "
 """Start of a program in which importing these raises ImportError."""
 
 
 def test_every_id_has_a_policy_that_comes_with_the_package():
     names = {path.stem for path in FOLDER.glob("*.npz")}
-    assert names == {path.stem for path in TRAINED} == {path.stem for path in FOLDER.glob("*.json")}
+    assert names == {path.stem for path in FOLDER.glob("*.json")}
     assert {name.partition("+")[0] for name in names} == {task.id for task in tasks()}
-
-
-@pytest.mark.parametrize("path", TRAINED, ids=lambda path: path.stem)
-def test_it_acts_as_stable_baselines3_does_with_the_trained_one(path):
-    """After a training: python studies/policies/ship.py."""
-    sb3 = pytest.importorskip("stable_baselines3")
-    policy, model = pretrained(path.stem), sb3.PPO.load(path, device="cpu")
-    rng = np.random.default_rng(0)
-    observations = rng.standard_normal((20, model.observation_space.shape[0])).astype(np.float32)
-    expected = model.predict(observations, deterministic=True)[0]
-    np.testing.assert_allclose(policy(observations), expected, atol=2e-6)
-    np.testing.assert_allclose(policy(observations[0]), expected[0], atol=2e-6)
-    assert policy(observations).dtype == np.float32 and policy.keywords == observed_with(path)
 
 
 def test_all_are_played_without_torch_and_mujoco():

@@ -40,7 +40,7 @@ sys.meta_path.insert(0, Missing())"""
 @pytest.mark.parametrize(
     ("package", "extra", "arguments"),
     [("casadi", "sysid", ("identify", "block", "--data")), ("torch", "learn", ("train", "SlidingBlock-v0", "--steps", "1")),
-     ("torch", "learn", ("evaluate", ROOT / "results/policies/SlidingBlock-v0.zip", "SlidingBlock-v0"))],
+     ("torch", "learn", ("evaluate", ROOT / "pyproject.toml", "SlidingBlock-v0"))],
     ids=("casadi", "torch-train", "torch-evaluate"),
 )  # fmt: skip
 def test_a_missing_package_names_the_extra_that_brings_it(

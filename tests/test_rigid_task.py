@@ -6,6 +6,7 @@ import pytest
 from helpers import load_script
 
 import softgym_envs  # noqa: F401  (registers the ids)
+from agents import pretrained
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
 from softgym_envs.rigid.dynamics import BlockSimulator
 from softgym_envs.rigid.model import BlockModel
@@ -83,7 +84,7 @@ def test_friction_is_drawn_anew_and_hidden():
 
 def test_finding_friction_out_pays():
     """At 5 mm, over ten episodes: who learns friction from the own pushes gets there, who assumes the middle mostly not."""
-    study = load_script("studies/adaptive/adaptive.py")
+    study = load_script("experiments/block_push_adaptive.py")
     ends = {kind: [study.run(kind, seed, 0.005) for seed in range(10)] for kind in study.KINDS}
     reached = {kind: sum(end.success for end in found) for kind, found in ends.items()}
     assert min(reached["knows"], reached["learns"]) >= reached["assumes"] + 3
@@ -157,15 +158,13 @@ def test_scenes_are_read_from_files(tmp_path):
 
 @pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 2}])
 def test_the_committed_policy_parks(keywords):
-    """By plain PPO.load. One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
-    policies = pytest.importorskip("stable_baselines3").PPO
-    model, rows = policies.load("results/policies/SlidingBlock-v0.zip", device="cpu"), 8
+    """One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
+    policy, rows = pretrained("SlidingBlock-v0"), 8
     envs = gym.make_vec(ID, num_envs=rows, action_memory=3, **keywords)
     observation, _ = envs.reset(seed=40)
     done = np.zeros(rows, dtype=bool)
     for _ in range(100):
-        action, _ = model.predict(observation, deterministic=True)
-        observation, _, _, _, info = envs.step(action)
+        observation, _, _, _, info = envs.step(policy(observation))
         done |= info["is_success"]
     assert done.sum() >= rows - 3
 

@@ -12,8 +12,8 @@ from helpers import ROOT, load_script
 from softgym_envs.core.errors import DataError, FileFormatError
 from softgym_envs.vine import VineParameters
 
-FROZEN = ROOT / "results" / "real" / "soft_beam" / "fit.toml"
-STUDY = load_script("studies/soft_beam/soft_beam.py")
+FROZEN = ROOT / "results" / "silicone_beam_identify" / "fit.toml"
+STUDY = load_script("experiments/silicone_beam_identify/silicone_beam_identify.py")
 TRUTH = VineParameters(
     linear_density=0.963, gravity=9.81, drag=0.0, clamp_length=0.0027, bending_damping=1e-6, bending_stiffness=0.017,
     relaxation=0.23, relaxation_time=0.04, creep=0.07, creep_time=0.6, base_turn=0.01,
@@ -43,7 +43,7 @@ def test_a_load_that_was_not_fitted_is_predicted_and_other_constants_are_refused
         params = TRUTH.replace(bending_stiffness=stiffness).save(tmp_path / f"{name}.toml")
         codes.append(STUDY.main(STUDY.Predict(72.0, recording, params=params, out=tmp_path / name)))
     assert codes == [0, 2]
-    right, wrong = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("right", "wrong"))
+    right, wrong = (json.loads((tmp_path / name / "numbers.json").read_text()) for name in ("right", "wrong"))
     assert abs(right["frequency_error"]) < 1e-3 and abs(right["decay_error"]) < 0.03 and right["up_mm"] < 0.1
     assert wrong["frequency_error"] == pytest.approx(0.05, abs=0.01) and "NOT PREDICTED" in wrong["verdict"]
     header, first = (tmp_path / "right" / "predicted.csv").read_text().splitlines()[:2]
@@ -94,7 +94,7 @@ def test_timoshenkos_beam_is_eulers_where_it_is_thin(monkeypatch: pytest.MonkeyP
     thick = STUDY.timoshenko(264e3, 0.0)
     euler = 1.8751040687**2 * np.sqrt(264e3 * 0.03**2 / 12 / 1070 / 0.1**4) / (2 * np.pi)
     assert 0.93 * euler < thick < 0.97 * euler and STUDY.timoshenko(264e3, 0.052) < 0.6 * thick
-    module = load_script("studies/soft_beam/clamped.py")
+    module = load_script("experiments/silicone_beam_identify/clamped.py")
     monkeypatch.setattr(module, "HEIGHT", 1e-3)
     monkeypatch.setattr(module, "SECOND_MOMENT", 1e-12 / 12)
     assert module.timoshenko(264e3, 0.0) * 30 == pytest.approx(euler, rel=2e-3)

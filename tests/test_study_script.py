@@ -22,7 +22,7 @@ from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
 from softgym_envs.vine.obstacles import to_local
 
-STUDIES = Path(__file__).parents[1] / "studies"
+STUDIES = Path(__file__).parents[1] / "experiments"
 
 
 # --- the script ---------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
     for name in case.recipe.guess_of(case.native()):
         after, before = (abs(np.log(getattr(p, name) / getattr(case.best(), name))) for p in (found, case.default()))
         assert after < 0.5 * before, name
-    published = (STUDIES / "vine_grow_mpc" / "study.toml").read_text()
+    published = (STUDIES / "vine_grow_mpc.toml").read_text()
     short = tmp_path / "short.toml"
     short.write_text(published.replace("horizon = 25", "horizon = 2"))
     arguments = {"workers": 1, "seeds": 1, "starts": 1, "conditions": ("zero", "nominal", "truth"), "video": False}
@@ -126,10 +126,10 @@ def test_frames_of_a_camera_that_are_no_whole_number_of_steps(monkeypatch, task)
     assert case.drawn(rng, 2.0) != case.best()
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.glob("*/study.toml")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_study_in_the_repository_is_consistent(path):
     study, case = chosen(path)
-    assert study == read_study(path).study and study.name == path.parent.name
+    assert study == read_study(path).study and study.name == path.stem
     assert study.jobs(CONDITIONS) and study.thresholds
     assert study.horizon <= next(task for task in case.room.tasks if task.id == case.task).max_episode_steps
 

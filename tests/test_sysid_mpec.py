@@ -225,7 +225,7 @@ def test_gate_is_shut_for_a_wrong_model():
     wrong = problem.replace(data=TrajectorySet((heavy,)))
     found = solve(wrong, FORM, MpecOptions(fallbacks=1, grid=4))
     assert not found.accepted and len(found.attempts) > 1
-    counts = load_script("studies/particles/particles.py").without_fallback
+    counts = load_script("experiments/particles_identify.py").without_fallback
     assert not counts(solve(wrong, FORM, MpecOptions(fallbacks=1, grid=0))) and counts(solve(problem, FORM))
     assert any("residuals are" in v.text for v in mpec(wrong, FORM, MpecOptions(fallbacks=0, grid=0)).verdicts)
 

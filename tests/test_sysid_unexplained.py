@@ -15,7 +15,7 @@ from sysid.recipe.predictions import banded
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 NOISE = 1e-3
-ROC = load_script("studies/hard_truths/roc.py")
+ROC = load_script("experiments/all_identify/roc.py")
 
 
 def fitted(error: float) -> FitResult:

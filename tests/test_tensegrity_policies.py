@@ -1,4 +1,4 @@
-"""Committed policies of TensegrityRoll and TensegrityCrawl, opened by plain PPO.load, in both worlds; and the heuristics."""
+"""Committed policies of TensegrityRoll and TensegrityCrawl, in both worlds; and the heuristics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.learning.evaluation import evaluate, evaluate_controller, zero
-from agents.learning.policy import load_policy, observed_with, policy_of
+from agents.learning.policy import load_policy, observed_with
 from softgym_envs.rooms import room
 from softgym_envs.tensegrity.crawling import FACTORS, TERMS, crawling
 from softgym_envs.tensegrity.model import prism
@@ -23,9 +23,8 @@ TWIN = {"backend": "mujoco"}
 @pytest.mark.parametrize("keywords", [{}, NOISY, {**NOISY, "action_delay": 1}, TWIN, {**TWIN, **NOISY}])
 def test_the_policy_rolls(keywords):
     """At most six of 24 episodes fail; where nine of ten succeed, more do in 1 of 100 sets of seeds, and this is one set."""
-    ppo = pytest.importorskip("stable_baselines3").PPO
-    file = Path("results/policies/TensegrityRoll-v0.zip")
-    policy = policy_of(ppo.load(file, device="cpu"))
+    file = Path("agents/policies/TensegrityRoll-v0.npz")
+    policy = load_policy(file)
     given = observed_with(file) | keywords
     found = evaluate(policy, "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
     assert not found.failed.any()
@@ -35,7 +34,7 @@ def test_the_policy_rolls(keywords):
 @pytest.mark.parametrize(("speed", "least"), [(0.9, ROWS - 6), (1.4, ROWS - 6), (0.5, 0)])
 def test_the_policy_rolls_at_about_one_metre_per_second(speed, least):
     """Told 0.9 to 1.5 m/s it does what it is told; told half as much it rolls on at 1.1 m/s, and does not succeed."""
-    file = Path("results/policies/TensegrityRoll-v0.zip")
+    file = Path("agents/policies/TensegrityRoll-v0.npz")
     given = observed_with(file) | {"target_speed": speed}
     found = evaluate(load_policy(file), "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
     assert int(found.success.sum()) >= least if least else int(found.success.sum()) <= 6
@@ -56,7 +55,7 @@ def test_the_heuristic_keeps_the_commanded_speed(env_id, speed):
     assert speed == 0 or (found.returns > standing.returns).all()
 
 
-@pytest.mark.parametrize("keywords", [{}, {"params": "results/rl_roll/fit.toml"}, TWIN])
+@pytest.mark.parametrize("keywords", [{}, {"params": "experiments/policies/superball_fit.toml"}, TWIN])
 def test_the_heuristic_rolls(keywords):
     """With the usual contacts, with soft ones in our engine (40 of 48) and on the twin, whose contacts are soft."""
     heuristic = room("tensegrity").controllers_of("TensegrityRoll-v0")["heuristic"]
@@ -68,9 +67,8 @@ def test_the_heuristic_rolls(keywords):
 @pytest.mark.parametrize(("keywords", "least"), [({}, 16), (NOISY, 16), (TWIN, 12), ({**TWIN, **NOISY}, 12)])
 def test_the_policy_crawls(keywords, least):
     """Where 89 of 100 succeed (76 on the twin), fewer of 24 do in 1 of 400 sets of seeds, and this is one set."""
-    ppo = pytest.importorskip("stable_baselines3").PPO
-    file = Path("results/policies/TensegrityCrawl-v0.zip")
-    policy = policy_of(ppo.load(file, device="cpu"))
+    file = Path("agents/policies/TensegrityCrawl-v0.npz")
+    policy = load_policy(file)
     given = observed_with(file) | keywords
     found = evaluate(policy, "softgym_envs:TensegrityCrawl-v0", episodes=ROWS, seed=50, keywords=given)
     assert not found.failed.any()

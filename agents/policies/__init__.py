@@ -3,7 +3,7 @@
     agents/policies/<name>.npz     float32 weights: weight0, bias0, weight1, bias1, ...
     agents/policies/<name>.json    "observed": keywords of the environment; "activation" and "squashed" of `Network`; provenance
 
-The name is an environment's id, or id+option. `studies/policies/ship.py` writes the files.
+The name is an environment's id, or id+option. `experiments/policies/ship.py` writes the files.
 
 Legend: B batch, no observation, na action, L layers.
 """

@@ -10,7 +10,7 @@ Where it differs from our own engine (`vine.dynamics`), apart from rounding:
 
 * Contact is soft, over `contact_timeconst`, and solved at the level of accelerations. Under random actions in clutter the tube
   overlaps by 0.2 mm in half of the states that touch, 1 mm in one of ten, 4 mm in one of a hundred, at most 18 mm (a whip's
-  blow); ours by 0.05 mm at most (results/vine.json). For gaps of some mm that matters.
+  blow); ours by 0.05 mm at most (results/vine_speed/numbers.json). For gaps of some mm that matters.
 * Tube that slides out of the tip rubs along obstacles; in our engine growth causes no friction.
 * Growth is a servo of GROWTH_SERVO N s/m up to the force F, ours is exact up to F. F, the stop and the damper that stands for
   the force of the growth speed are those at the start of a control step. The sliding part carries its mass along; ours is laid

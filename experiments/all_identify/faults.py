@@ -1,0 +1,190 @@
+"""Recordings with formerly wrong verdicts, row by row: present verdicts of the documented command.
+
+    python experiments/all_identify/faults.py  # missing rows
+    python experiments/all_identify/faults.py --rows modulo sticks
+
+Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts its verdicts
+over some seeds: explained, exit codes, intervals that contain the truth; and "misled": a number without a warning that
+the model does not explain the data, or that it depends on a fixed constant and by as much as it is off, three half widths of
+its interval or more from the truth. Writes numbers.json and table.md into results/all_identify_faults after every fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from drawn import identify
+from fault_cases import ROWS, Asked, Row
+from more_faults import OTHERS
+
+from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+ALL = {**ROWS, **OTHERS}
+
+
+@dataclass(frozen=True)
+class Args:
+    """Options of the study."""
+
+    rows: tuple[str, ...] = ()
+    """Rows to run again; none: the missing ones."""
+    seeds: int | None = None
+    """Recordings per row; none: the row's own number."""
+    first: int = 100
+    """Seed of the first; none of these was used for tuning."""
+    out: Path = Path("results/all_identify_faults")
+    """Folder."""
+
+
+def csv_of(recording: Trajectory, path: Path) -> Path:
+    """A wide CSV in SI, controls included; lost values are empty."""
+    header = ["time [s]"] + [f"{name} [{unit}]" for name, unit in zip(recording.names, recording.units, strict=True)]
+    header += [f"control:{name} [{u}]" for name, u in zip(recording.control_names, recording.control_units, strict=True)]
+    controls = np.vstack([recording.controls, recording.controls[-1:]])
+    lines = np.column_stack([recording.times, recording.values, controls])
+    text = [",".join("" if np.isnan(v) else repr(float(v)) for v in line) for line in lines]
+    path.write_text("\n".join([",".join(header), *text]))
+    return path
+
+
+def commands(asked: Asked, folder: Path) -> list[list[str]]:
+    """Arguments of the commands, and the files that they name."""
+    data = (
+        [str(csv_of(t, folder / f"run{k}.csv")) for k, t in enumerate(asked.recordings)]
+        if asked.csv
+        else [str(folder / "run.h5")]
+    )
+    if not asked.csv:
+        TrajectorySet(asked.recordings).save(folder / "run.h5")
+    words, start = [asked.room, "--data", *data, *asked.words], []
+    if asked.model is not None:
+        (folder / "robot.toml").write_text(asked.model)
+        words += ["--model", str(folder / "robot.toml")]
+    if asked.start is not None:
+        asked.start.save(folder / "start.toml")
+        start = ["--start", str(folder / "start.toml")]
+    found = []
+    for stage in asked.stages or ("",):
+        out = folder / f"fit_{stage}"
+        found.append([*words, *start, "--out", str(out), *(["--stage", stage] if stage else [])])
+        start = ["--start", str(out / "fit.toml")]
+    return found
+
+
+def one(asked: Asked, folder: Path) -> dict[str, Any]:
+    """Identify one truth from its files."""
+    module, said, begin, code = identify(), io.StringIO(), time.process_time(), 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        for words in commands(asked, folder):
+            code = module.main(tyro.cli(module.Args, args=words))
+    row: dict[str, Any] = {"true": asked.true, "code": code, "seconds": round(time.process_time() - begin, 1)}
+    written = sorted(folder.glob("fit_*/**/fit.json"), key=lambda path: path.stat().st_mtime_ns)
+    fits = [json.loads(path.read_text()) for path in written]
+    if not fits or (code and "no fit:" in said.getvalue()):
+        return {**row, "said": said.getvalue()[-400:].splitlines()[-1]}
+    stages = {f"{path.parent.name}".removeprefix("fit_") or "fit": fit for path, fit in zip(written, fits, strict=True)}
+    told = {e["name"]: (e, fit) for fit in fits for e in fit["estimates"] if e["name"] in asked.true}
+    values = {name: float(e["value"]) for name, (e, _) in told.items()}
+    intervals = {name: [float(end) for end in e["interval"]] for name, (e, _) in told.items()}
+    given = [name for name, (e, _) in told.items() if not e["hidden"] and not code]
+    far = {n: abs(values[n] - asked.true[n]) > 1.5 * (intervals[n][1] - intervals[n][0]) for n in given}
+    said_of = {n: [f"[{v['level']}] {v['text']}" for v in fit["verdicts"]] for n, (_, fit) in told.items()}
+    hangs = {n: conditional(n, values[n], asked.true[n], said_of[n]) for n in given}
+    return {
+        **row, "explained": fits[-1]["explained"], "chi2": fits[-1]["reduced_chi2"], "misfit": fits[-1]["misfit"],
+        "headlines": {name: fit["verdicts"][0]["text"] for name, fit in stages.items()},
+        "verdicts": [f"[{v['level']}] {v['text']}" for v in fits[-1]["verdicts"]],
+        "level": fits[-1]["verdicts"][0]["level"], "values": values, "intervals": intervals, "given": given,
+        "inside": {n: inside(asked.true[n], ends) for n, ends in intervals.items()},
+        "misled": sorted(n for n in given if far[n] and told[n][1]["explained"] and not hangs[n]),
+    }  # fmt: skip
+
+
+def conditional(name: str, value: float, true: float, verdicts: list[str]) -> bool:
+    """Whether a fit warns that a number depends on a fixed constant's value, or may be as far off as it is because of it."""
+    held = any(f"{name}:" in text.replace(",", ":") and "which is held" in text for text in verdicts)
+    reserved = [text for text in verdicts if text.startswith("[warning] intervals are for ")]
+    moved = [found for text in reserved for found in re.findall(rf"\b{re.escape(name)} by ([\d.e-]+)( %)?", text)]
+    reach = max((float(amount) * (abs(value) / 100 if percent else 1.0) for amount, percent in moved), default=0.0)
+    return held or reach >= abs(value - true) or any(name in text.partition("cannot tell it from ")[2] for text in reserved)
+
+
+def inside(true: float, ends: list[float]) -> bool:
+    """Whether an interval contains the truth, up to rounding."""
+    near = 1e-9 * abs(true)
+    return ends[0] - near <= true <= ends[1] + near
+
+
+def numbers(found: dict[str, Any]) -> str:
+    """Truth and interval of every constant."""
+    told = []
+    for name, true in found["true"].items():
+        if name not in found.get("values", {}):
+            continue
+        low, high = found["intervals"][name]
+        kind = "" if name in found["given"] else "no number, "
+        told.append(f"{name} {true:.4g}: {kind}{low:.4g} ... {high:.4g}")
+    return "; ".join(told) or found["said"]
+
+
+def line(row: Row, found: list[dict[str, Any]]) -> str:
+    """Row of the table in Markdown."""
+    n, judged = len(found), [f for f in found if "values" in f]
+    ok, stop = sum(f["level"] == "ok" for f in judged), sum(f["code"] != 0 for f in found)
+    explained, misled = sum(f["explained"] for f in judged), sum(bool(f["misled"]) for f in judged)
+    inside = [held for f in judged for name, held in f["inside"].items()]
+    middle = found[n // 2]
+    headline = next(reversed(middle["headlines"].values())) if "headlines" in middle else middle["said"]
+    return (
+        f"| {row.text} | {row.then or '-'} | {ok}/{n} | {explained}/{n} | {stop}/{n} | {sum(inside)}/{len(inside)} | "
+        f"{misled}/{n} | {headline}. {numbers(middle)} |"
+    )
+
+
+def table_of(there: dict[str, Any]) -> str:
+    """Markdown."""
+    head = (
+        "| recordings | then | now: identified without reservations | explained | exit code 2 | intervals that hold the truth |"
+    )
+    head, lines = f"{head} misled | one of them: headline; truth and 95 % interval |", []
+    for kind in (ROWS, OTHERS):
+        done = [line(kind[name], there[name]["found"]) for name in kind if there.get(name, {}).get("found")]
+        lines += [head, "| --- " * 8 + "|", *done, ""]
+    return "\n".join(lines)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Row -> results, and the commit at which they began."""
+    there: dict[str, Any] = json.loads(path.read_text())["rows"] if path.exists() else {}
+    return there
+
+
+def main(args: Args) -> None:
+    """Run the given rows."""
+    path = args.out / "numbers.json"
+    before = read(path)
+    for name in args.rows or ALL:
+        fresh: dict[str, Any] = {"commit": git_commit(), "found": []}
+        mine = fresh if args.rows or name not in before else before[name]
+        for seed in range(args.first + len(mine["found"]), args.first + (args.seeds or ALL[name].seeds)):
+            with tempfile.TemporaryDirectory() as folder:
+                mine["found"].append({"seed": seed, **one(ALL[name].make(seed), Path(folder))})
+            there = {**read(path), name: mine}  # another process may have written other rows meanwhile
+            write_atomically(path, (json.dumps({"rows": there}, indent=1) + "\n").encode())
+            write_atomically(args.out / "table.md", table_of(there).encode())
+            print(name, line(ALL[name], mine["found"]), flush=True)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args, description=__doc__))

@@ -1,0 +1,52 @@
+"""Write the policies of a folder as the ones that come with the package: agents/policies/<name>.npz and .json.
+
+    python experiments/policies/ship.py  # all; after every training, or a test fails
+    python experiments/policies/ship.py VineGrow-v0 UpperBodyReach-v0+muscles
+
+The .zip holds actor and critic for stable-baselines3; the .npz holds the actor, which NumPy alone plays.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from agents.learning.policy import load_policy
+from agents.policies import save_network
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.files import read_json
+
+
+@dataclass(frozen=True)
+class Args:
+    """Options."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Ids, or id+option; none: all."""
+    source: Path = Path("runs/policies/done")
+    """Folder of the .zip and .json files."""
+    out: Path = Path("agents/policies")
+    """Folder of the .npz and .json files."""
+
+
+def main(args: Args) -> int:
+    """Write the files; 0 if all went well, 2 for bad input."""
+    try:
+        for name in args.names or sorted(path.stem for path in args.source.glob("*.zip")):
+            path = args.source / f"{name}.zip"
+            document = read_json(path.with_suffix(".json"))
+            trained: dict[str, Any] = {entry: document[entry] for entry in ("commit", "versions", "date") if entry in document}
+            written = save_network(load_policy(path), args.out / f"{name}.npz", trained)
+            print(f"{written}  {written.stat().st_size / 1e3:.0f} kB")
+    except SoftgymError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))
