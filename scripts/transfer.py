@@ -3,7 +3,7 @@
     softgym-envs transfer experiments/superball_roll_mpc.toml       # a published study: sampling MPC, hours on 2 cores
     softgym-envs transfer experiments/superball_roll_ppo.toml        # the same by PPO
     softgym-envs transfer smoke                                  # every part once, in a minute
-    softgym-envs transfer runs/superball_roll_mpc            # a folder: its report again, from the runs that are there
+    softgym-envs transfer runs/transfer_superball_roll_mpc  # a folder: its report again, from the runs that are there
 
 A study is a TOML file: a room and a task, conditions, budgets, seeds, thresholds; see `agents.study.document` and experiments/.
 Results go to runs/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
