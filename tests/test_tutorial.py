@@ -161,7 +161,7 @@ from softgym_envs.core.errors import SoftgymError
 from softgym_envs.rooms import room
 found = room("elastic_pendulum")
 twin, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
-assert mine.state_names == twin.state_names and flag.state_names == (*twin.state_names, "mjcf.qpos3", "mjcf.qvel3")
+assert mine.state_names == twin.state_names and flag.state_names == (*twin.state_names, "unseen_mjcf.qpos3", "unseen_mjcf.qvel3")
 start = twin.initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
