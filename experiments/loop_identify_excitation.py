@@ -95,7 +95,7 @@ def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
         "widths": [float(np.log(own[name].interval[1] / own[name].interval[0])) for name in STIFFNESS],
         "inside": [bool(own[name].interval[0] <= getattr(truth, name) <= own[name].interval[1]) for name in STIFFNESS],
         "explained": found.fit.explained, "converged": found.fit.converged,
-        "said": [verdict.text for verdict in found.fit.verdicts if verdict.level in ("warning", "failure")],
+        "said": [d.sentence() for d in found.fit.diagnostics if d.severity in ("warning", "do_not_use")],
     }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def one(seed: int, level: int) -> dict[str, Any]:
         found = run_recipe(recipe, engine, TrajectorySet((seen.for_timestep(engine.dt),)), stages=stages)
         row["own" if own else "alike"] = error(ball(own), found.parameters, unseen)
         row["own_seconds" if own else "alike_seconds"] = round(time.process_time() - begin, 1)
-        row["own_verdict" if own else "alike_verdict"] = found.verdict
+        row["own_verdict" if own else "alike_verdict"] = found.headline
         if own:
             ends = np.array([getattr(found.parameters, name) for name in names]).reshape(3, 24)
             left = ends / factors.reshape(3, 24)

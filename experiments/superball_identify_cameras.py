@@ -78,19 +78,19 @@ def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[st
     if not all(path.exists() for path in fits.values()):
         return {**row, "said": said.getvalue()[-500:]}
     read = {name: json.loads(path.read_text()) for name, path in fits.items()}
-    used = next((name for name in STAGES if read[name]["verdicts"][0]["level"] != "failure"), STAGES[0])
+    used = next((name for name in STAGES if read[name]["diagnostics"][0]["severity"] != "do_not_use"), STAGES[0])
     fit = read[used]
     found = {e["name"]: (float(e["value"]), [float(end) for end in e["interval"]]) for e in fit["estimates"]}
     return {
         **row,
         "used": used,
         "explained": read[STAGES[0]]["explained"],
-        "headline": read[STAGES[0]]["verdicts"][0]["text"],
+        "headline": read[STAGES[0]]["diagnostics"][0]["sentence"],
         "chi2": round(fit["reduced_chi2"], 3),
         "values": {name: value for name, (value, _) in found.items()},
         "intervals": {name: interval for name, (_, interval) in found.items()},
         "inside": {name: interval[0] <= true[name] <= interval[1] for name, (_, interval) in found.items()},
-        "verdicts": [f"[{v['level']}] {v['text']}" for v in read[STAGES[0]]["verdicts"]],
+        "diagnostics": [f"[{d['severity']}] {d['sentence']}" for d in read[STAGES[0]]["diagnostics"]],
     }
 
 

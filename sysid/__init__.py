@@ -16,7 +16,8 @@ from .api import identify, identify_online, load, record
 from .data.noise import noise_of
 from .data.problem import FitProblem, Measurement
 from .data.view import View
-from .judgement.result import Estimate, FitResult, Verdict
+from .judgement.result import Estimate, FitResult
+from .judgement.sentences import Diagnostic
 from .judgement.uncertainty import Combination, JointParameters, PosteriorParameters
 from .judgement.validation import HorizonError, open_loop
 from .least_squares.levenberg import IterLog, LevenbergOptions
@@ -37,6 +38,7 @@ __all__ = [
     "METHODS",
     "AdamOptions",
     "Combination",
+    "Diagnostic",
     "Estimate",
     "EvolutionOptions",
     "FilterResult",
@@ -60,7 +62,6 @@ __all__ = [
     "ShootingOptions",
     "SimultaneousOptions",
     "StageResult",
-    "Verdict",
     "View",
     "adam",
     "bootstrap_filter",

@@ -53,6 +53,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.model import ARM, ARM_FILE
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.rooms import rooms
+from sysid.judgement.sentences import Diagnostic
 from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
 from sysid.methods import checkpoint
 from sysid.methods.checkpoint import Journal
@@ -375,7 +376,8 @@ def stage_folder(folder: Path, draw: Draw) -> None:
     """What an earlier run left of a stage; nothing is taken from what is damaged."""
     kind = simulator_of("block").default_parameters
     fit = {
-        "provenance": {"identity": IDENTITY}, "verdicts": [{"level": "ok", "text": "good"}], "estimates": [{"name": "mass"}],
+        "provenance": {"identity": IDENTITY}, "diagnostics": [Diagnostic("single_steps", "ok").to_json()],
+        "estimates": [{"name": "mass"}],
         "posterior": {"names": ["mass"], "mean": [1.0], "covariance": [[1.0]]}, "view": {"latency": 0.0},
     }  # fmt: skip
     hurt = draw.choose(2)

@@ -25,5 +25,5 @@ def errors(result: FitResult, truth: Any = TRUTH) -> list[float]:
     return [abs(getattr(result.parameters, name) / getattr(truth, name) - 1) for name in result.free]
 
 
-def levels(result: FitResult, word: str) -> list[str]:
-    return [v.level for v in result.verdicts if word in v.text]
+def severities(result: FitResult, code: str, parameter: str = "") -> list[str]:
+    return [d.severity for d in result.of(code) if parameter in ("", d.parameter)]

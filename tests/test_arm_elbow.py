@@ -87,8 +87,8 @@ def test_dry_friction_is_told_by_who_suspects_it():
     given = FitProblem(truth, TrajectorySet((recording,)), free, free_initial=True, suspects=suspects)
     fit = lambda problem: multiple_shooting(problem, ShootingOptions(segment_steps=20))  # noqa: E731
     blind = fit(given)
-    said = suspected(suspects, fit, given, blind).verdicts[-1].text
-    assert not blind.explained and "is dry friction: friction = " in said and "the data are explained" in said
+    (cause,) = suspected(suspects, fit, given, blind).of("likely_cause")
+    assert not blind.explained and cause.parameter == "dry friction" and cause.facts["adequate"]
     found = next(e for e in fit(given.replace(free=(*free, "friction"))).estimates if e.name == "friction")
     assert abs(found.value - 0.1) < 4.0 * found.std < 0.04
 
@@ -266,7 +266,7 @@ def test_constants_are_found_in_recordings_of_ones_own():
     np.testing.assert_allclose(
         [getattr(fits.parameters, n) for n in names], [getattr(ElbowParameters(), n) for n in names], rtol=1e-6
     )
-    assert "11 of 11 constants identified" in fits.verdict
+    assert fits.stages[-1].diagnostics[0].value == 11
 
 
 def test_identification_on_the_twin_predicts_what_it_has_not_seen():

@@ -68,7 +68,7 @@ HEADER = "time [s], x [m]\n"
         (
             "time [s], x [px]\n0, 1\n1, 2\n",
             DataError,
-            "column 'x' is in px; say how large a pixel is with meters_per_pixel=...",
+            "column 'x' is in px; say how large a pixel is with `meters_per_pixel=...`",
         ),
         (HEADER + "0, 1\n", DataError, "1 points of time, expected at least 2"),
         (HEADER + "0, 1\n2, 2\n1, 3\n", DataError, "times must increase, but 1 s follows 2 s (frame 2)"),
@@ -329,7 +329,7 @@ def test_frames_are_times_once_the_rate_is_known(csv):
     np.testing.assert_allclose(run.times, [0.2, 0.22, 0.24])
     points = read_points_csv(csv("frame, point, x [mm], y [mm]\n0, 1, 1, 2\n1, 1, 1, 2\n3, 1, 1, 2\n"), fps=60)
     assert points.num_steps == 3 and points.period == pytest.approx(1 / 60) and np.isnan(points.values[2]).all()
-    with raises(DataError, "has frames and no column 'time'; say how many frames a second has with fps=..."):
+    with raises(DataError, "has frames and no column 'time'; say how many frames a second has with `fps=...`"):
         read_csv(csv(text))
     with raises(FileFormatError, "line 3: frame is '1.5', expected a whole number"):
         read_csv(csv("frame, x [m]\n1, 1\n1.5, 2\n"), fps=50)
@@ -364,7 +364,7 @@ def test_images_in_which_y_points_down_are_flipped(csv):
 
 def test_a_scale_that_no_column_needs_is_refused(csv):
     millimeters = csv("time [s], x [mm]\n0, 1\n1, 2\n")
-    with raises(DataError, "meters_per_pixel=0.1 is given, but no column of a CSV file is in px"):
+    with raises(DataError, "`meters_per_pixel=0.1` is given, but no column of a CSV file is in px"):
         read_recordings([millimeters], meters_per_pixel=0.1)
 
 

@@ -144,7 +144,7 @@ def test_noise_has_the_std_it_was_given():
 
 def test_for_timestep():
     assert make().for_timestep(0.001).substeps == 100
-    with raises(DataError, "no whole multiple of the simulator's dt = 0.03 s; build the simulator with dt = 0.0333333 s"):
+    with raises(DataError, "no whole multiple of the simulator's dt = 0.03 s; say `dt` = 0.0333333 s"):
         make().for_timestep(0.03)
 
 

@@ -1,6 +1,5 @@
 """What the model's step and its smooth law of dry friction leave open, by truths with other ones."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +34,7 @@ def test_half_of_the_step_is_nearer_to_a_truth_in_fine_steps():
     assert sizes[1] < 0.55 * sizes[0]
 
 
-def test_another_law_of_friction_is_within_the_intervals_and_the_verdict_names_it():
+def test_another_law_of_friction_is_within_the_intervals_and_a_diagnostic_names_it():
     """A truth whose friction sets in over a quarter more speed: less is told where it acts."""
     rubbed = TRUTH.replace(**dict.fromkeys(FRICTION, 0.15))
     clean, rng = recorded(creeping(LoopSimulator()), 4.0, rubbed, scale=None), np.random.default_rng(1)
@@ -45,12 +44,13 @@ def test_another_law_of_friction_is_within_the_intervals_and_the_verdict_names_i
     off = {e.name: abs(e.value - getattr(rubbed, e.name)) / e.std for e in fit.estimates}
     assert off["friction_w0"] > 2.5  # what noise alone leaves open misses it
     assert all(e.interval[0] <= getattr(rubbed, e.name) <= e.interval[1] for e in fit.estimates)
-    said = [v for v in fit.verdicts if v.text.startswith("friction that creeps")]
-    assert len(said) == 1 and said[0].level == "warning" and "friction_w0" in said[0].text
+    (said,) = fit.of("model_choice")
+    assert said.parameter.startswith("friction that creeps") and said.severity == "warning"
+    assert "friction_w0" in {moved["name"] for moved in said.facts["moved"]}
 
 
-def test_springs_that_are_not_alike_move_a_fit_as_its_verdict_says():
-    """By how much each of four groups of springs moves whole fits, one at a time, makes up what the verdict tells of all."""
+def test_springs_that_are_not_alike_move_a_fit_as_its_diagnostic_says():
+    """By how much each of four groups of springs moves whole fits, one at a time, makes up what the diagnostic tells of all."""
     model, factor = replace(LoopModel(), spring_parts=1), 0.05
     own = LoopSimulator(model)
     names = factor_names(1)
@@ -68,7 +68,7 @@ def test_springs_that_are_not_alike_move_a_fit_as_its_verdict_says():
 
     fit, alike = fitted()
     moved = np.array([fitted(**{name: np.exp(factor)})[1] - alike for name in names])
-    said = next(v for v in fit.verdicts if v.text.startswith("springs unlike would move"))
-    assert said.level == "warning" and said.text.endswith("intervals do not allow for it")
-    told = [0.01 * float(re.search(rf"{name} by up to ([0-9.e-]+) %", said.text)[1]) for name in STIFFNESS]
-    assert np.allclose(told, 1.96 * np.linalg.norm(moved, axis=0), rtol=0.1)  # two digits are printed, factors are finite
+    said = next(d for d in fit.of("model_choice") if d.parameter == "springs unlike")
+    assert said.severity == "warning" and not said.facts["allowed"]
+    told = {moved["name"]: moved["reach"] for moved in said.facts["moved"]}
+    assert np.allclose([told[name] for name in STIFFNESS], 1.96 * np.linalg.norm(moved, axis=0), rtol=0.1)

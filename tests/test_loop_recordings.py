@@ -66,7 +66,7 @@ def test_csv_of_the_twin_with_noise_and_bias_is_fitted_by_one_command(tmp_path, 
     other = write(tmp_path / "other.csv", disturbed(twin(period), 1), shuffled=not shuffled)
     assert main(Args("loop", files=(path, other), free=(*STIFFNESS, *DAMPING, *OFFSETS), out=tmp_path)) == 0
     said = capsys.readouterr().out
-    headline = next(line for line in said.splitlines() if line.startswith(("[ok]", "[warning]", "[failure]")))
+    headline = next(line for line in said.splitlines() if line.startswith(("[ok]", "[warning]", "[do_not_use]")))
     assert all(name in headline for name in (*STIFFNESS, *DAMPING, *OFFSETS)) and (tmp_path / "report.html").exists()
     truth = {
         **dict.fromkeys(OFFSETS, -0.2),
@@ -235,14 +235,13 @@ def test_torque_sensors_of_another_gain_are_named():
     recording = disturbed(native(), 0)
     weak = replace(recording, controls=0.9 * recording.controls)
     stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *OFFSETS))
-    cause = "torque sensors of another gain: torque_gain = "
-    for seen, said in ((recording, "intervals are for torque_gain = 1"), (weak, cause)):
+    for seen, code in ((recording, "fixed_uncertain"), (weak, "likely_cause")):
         problem = stage_problem(RECIPE, stage, LoopSimulator(), TrajectorySet((seen,)), start=LoopParameters())
         found = fit_stage(RECIPE, stage, problem, folder=None, resume=False, progress=None)
         assert found.explained == (seen is recording)
-        (text,) = (verdict.text for verdict in found.verdicts if said in verdict.text)
-    low, high = map(float, text.split("95 % [")[1].split("]")[0].split(", "))
-    assert low < 0.9 < high and high - low < 0.1, text
+        (said,) = (d for d in found.of(code) if "torque_gain" in (d.parameter, *d.facts.get("freed", ())))
+    low, high = map(float, said.facts["told"].split("95 % [")[1].split("]")[0].split(", "))
+    assert low < 0.9 < high and high - low < 0.1, said
 
 
 @pytest.mark.parametrize("rate", [200, 300, 400, 500, 1000])

@@ -18,7 +18,7 @@ from sysid.data.view import Commands, delayed
 from sysid.judgement.bands import SHARE, bands, scores
 from sysid.judgement.starts import rows_unknown
 from sysid.judgement.validation import trace
-from sysid.recipe.predictions import INTERVALS, banded
+from sysid.recipe.predictions import banded
 from sysid.recipe.stage import fit_stage
 
 WRONG = SpringParameters(stiffness=26.0, damping=2.5)
@@ -76,7 +76,7 @@ def test_where_another_simulator_explains_the_data_bands_are_of_its_predictions(
     )
     problem = FitProblem(simulator, data, ("stiffness",), start=SpringParameters(stiffness=26.0), free_initial=True)
     found = fit_stage(Recipe((stage,)), stage, problem, folder=None, resume=False, progress=None)
-    assert found.explained and any("slope 0 -> 5" in verdict.text for verdict in found.verdicts)
+    assert found.explained and "slope 0 -> 5" in found.of("other_simulator")[0].facts["changed"]
     sizes = [band.size for band in found.bands if band.kind == "m"]
     assert len(sizes) == 2 and max(sizes) < 4 * noise, sizes
 
@@ -200,9 +200,11 @@ def test_short_recordings_have_no_bands_and_a_wrong_model_says_of_what_its_inter
     assert bands(FitProblem(Spring(), short, ("stiffness",), start=WRONG), WRONG) == ()
     long = record(Spring(), steps=300, noise=0.0005)
     problem = of_positions(long, noise={"mass.x": 0.0005})
-    said = [banded(p, multiple_shooting(p)).summary() for p in (problem, problem.replace(start=SpringParameters()))]
-    assert INTERVALS in said[0] and "of new ones fewer are: hold one out to know" in said[0]
+    wrong, right = [banded(p, multiple_shooting(p)) for p in (problem, problem.replace(start=SpringParameters()))]
+    (interval,) = wrong.of("prediction_interval")
+    assert wrong.of("intervals_of_model") and interval.sentence().endswith("of new ones fewer are: hold one out to know")
     held = problem.replace(data=DataSplit(long, TrajectorySet(()), record(Spring(), steps=400, seed=1, noise=0.0005)))
     kept = banded(held, multiple_shooting(held))
-    assert "trust the bands of predictions" in kept.summary() and all(band.fitted == 0 for band in kept.bands)
-    assert INTERVALS not in said[1] and "nine of ten predictions of such recordings are right 0.5 s ahead within" in said[1]
+    assert kept.of("intervals_of_model")[0].facts["trust"] and all(band.fitted == 0 for band in kept.bands)
+    (interval,) = right.of("prediction_interval")
+    assert not right.of("intervals_of_model") and interval.facts["sizes"][0][0] == 0.5

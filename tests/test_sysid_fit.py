@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import FREE, START, TRUTH, errors, levels, problem
+from spring_fits import FREE, START, TRUTH, errors, problem, severities
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError
@@ -34,7 +34,7 @@ from sysid.methods.evolution import EvolutionOptions, cma_es
 @pytest.mark.parametrize("method", [one_step, lambda p, o: multiple_shooting(p, replace(o, segment_steps=7)), single_shooting])
 def test_noise_free_data_give_the_truth(method: Any, jacobian: Any) -> None:
     result = method(problem(), ShootingOptions(jacobian=jacobian))
-    assert max(errors(result)) < 1e-9 and result.verdicts[0].level == "ok"
+    assert max(errors(result)) < 1e-9 and result.codes[0] == "identified"
 
 
 def test_states_on_a_manifold() -> None:
@@ -78,7 +78,7 @@ def test_a_constant_that_ends_at_a_bound_is_reported() -> None:
     data = record(Spring(), TRUTH.replace(offset=5.0))
     pressed = one_step(problem(data=data, free=("offset",), start=TRUTH.replace(offset=0.0)))
     assert pressed.parameters.offset == 5.0
-    assert pressed.at_bound == ("offset",) and levels(pressed, "offset ended at its upper bound 5") == ["warning"]
+    assert pressed.at_bound == ("offset",) and severities(pressed, "at_bound", "offset") == ["warning"]
 
 
 def test_many_starts_find_the_minimum_that_one_start_misses() -> None:
@@ -88,7 +88,7 @@ def test_many_starts_find_the_minimum_that_one_start_misses() -> None:
     many = single_shooting(problem(data=data, start=far, free=("stiffness",)), ShootingOptions(starts=8))
     assert errors(alone)[0] > 0.1  # a spring out of phase: a local minimum
     assert errors(many)[0] < 1e-8
-    assert len(many.start_costs) == 8 and levels(many, "of 8 starts")
+    assert len(many.start_costs) == 8 and many.of("starts")[0].limit == 8
 
 
 def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
@@ -100,8 +100,8 @@ def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
     alone, led = single_shooting(given, options), single_shooting(given, replace(options, near=10))
     assert not alone.converged and alone.misfit > 1.0
     assert led.converged and led.explained and max(errors(led)) < 0.05
-    assert led.start == far and levels(led, "begins at what segments of 10 rows give") == ["note"]
-    assert not levels(led, "NO IMPROVEMENT")  # over where the user began
+    assert led.start == far and led.of("second_fit")[0].facts["rows"] == 10
+    assert not led.of("no_improvement")  # over where the user began
     hasty = replace(options, near=10, levenberg=LevenbergOptions(max_iterations=4))  # too few near it, too
     assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, near=0)).misfit
 
@@ -114,7 +114,7 @@ def test_a_fit_begins_over_shorter_segments_where_it_is_told_to() -> None:
     options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
     alone, led = single_shooting(given, options), single_shooting(given, replace(options, shorter=10))
     assert not alone.converged and led.converged and led.explained and max(errors(led)) < 0.05
-    assert led.start == far and led.seconds > led.log[-1].seconds and not levels(led, "NO IMPROVEMENT")
+    assert led.start == far and led.seconds > led.log[-1].seconds and not led.of("no_improvement")
 
 
 def test_a_fit_that_ends_at_a_wrong_minimum_begins_again_near_the_right_one() -> None:
@@ -125,10 +125,10 @@ def test_a_fit_that_ends_at_a_wrong_minimum_begins_again_near_the_right_one() ->
     alone, led = single_shooting(given), single_shooting(given, ShootingOptions(near=10))
     assert alone.converged and not alone.explained and errors(alone)[0] > 0.1
     assert led.converged and led.explained and errors(led)[0] < 0.01
-    assert levels(led, "ended at a minimum that did not explain the data; this one begins") == ["note"]
+    assert led.of("second_fit")[0].facts["converged"]
     wrong = problem(data=data, start=TRUTH.replace(mass=2 * TRUTH.mass), free=("damping",), free_initial=True)
     once, twice = single_shooting(wrong), single_shooting(wrong, ShootingOptions(near=10))
-    assert not once.explained and twice.misfit == once.misfit and not levels(twice, "begins at what segments")
+    assert not once.explained and twice.misfit == once.misfit and not twice.of("second_fit")
 
 
 def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum() -> None:
@@ -136,7 +136,7 @@ def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum
     result = adam(problem(data=data), AdamOptions(epochs=20, batch=32))
     assert max(errors(result)) < 0.2 < max(abs(getattr(START, n) / getattr(TRUTH, n) - 1) for n in FREE)
     assert result.log[-1].cost < 1e-2 * result.log[0].cost
-    assert not result.converged and result.verdicts[0].text.startswith("NOT CONVERGED")
+    assert not result.converged and result.codes[0] == "not_converged"
     assert max(errors(one_step(problem(data=data)))) < 1e-9
 
 

@@ -99,7 +99,7 @@ def test_bad_options_are_refused() -> None:
 
 def test_stopping_early_is_a_failure_and_its_file_says_so(tmp_path: Path) -> None:
     result = one_step(problem(), ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=2)))
-    assert not result.converged and result.verdicts[0].text.startswith("NOT CONVERGED")
+    assert not result.converged and result.codes[0] == "not_converged"
     assert "NOT CONVERGED" in read_toml(save(result, tmp_path) / "fit.toml")["provenance"]["do_not_use"]
 
 
@@ -123,7 +123,7 @@ def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
     assert document["estimates"][0]["value"] == result.parameters.stiffness
     assert document["provenance"]["data_sha256_train"] == split.train.sha256
     page = (tmp_path / "fit" / "report.html").read_text()
-    assert result.verdicts[0].text in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
+    assert result.diagnostics[0].sentence() in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
     assert page.count("data:image/svg+xml;base64,") == 5
     same = load_distribution(tmp_path / "fit")
     nominal, rng = START, np.random.default_rng(0)

@@ -40,7 +40,7 @@ def estimate(fit: FitResult, name: str) -> Estimate:
 
 def note(fit: FitResult) -> str:
     """What is said of a held constant that moves others; "" for nothing."""
-    return next((verdict.text for verdict in fit.verdicts if verdict.text.startswith("intervals are for")), "")
+    return next((d.sentence() for d in fit.of("fixed_uncertain")), "")
 
 
 def test_a_held_constant_is_told_as_often_as_theory_says() -> None:
@@ -51,7 +51,7 @@ def test_a_held_constant_is_told_as_often_as_theory_says() -> None:
     wrong = [fitted(("stiffness",), suspects, seed, DAMPING + 3.0 * known) for seed in range(fits)]
     right = [fitted(("stiffness",), suspects, seed) for seed in range(fits)]
     assert sum(not fit.explained for fit in wrong) >= stats.binom.ppf(1e-3, fits, stats.ncf.sf(limit, 1, both.dof, 9.0))
-    assert any("as of another damping" in verdict.text for fit in wrong for verdict in fit.verdicts)
+    assert any(d.parameter == "another damping" for fit in wrong for d in fit.of("hidden_error"))
     assert sum(not fit.explained for fit in right) <= stats.binom.ppf(1 - 1e-3, fits, 2 * ALARM)  # two tests
 
 
@@ -86,15 +86,15 @@ def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -
     narrow, wide = (estimate(each, "gain").std / estimate(each, "gain").value for each in (fit, both))
     assert float(words[2]) == pytest.approx(196 * np.sqrt(wide**2 - narrow**2), rel=0.15)
     assert float(words[3]) == pytest.approx(np.sqrt(wide**2 - narrow**2) / narrow, rel=0.15)
-    assert fit.verdicts[0].text.endswith("with reservations")  # a number that may be three half widths off is not [ok]
+    assert fit.codes[0] == "identified_with_reservations"  # a number that may be three half widths off is not [ok]
 
 
 def test_what_cannot_be_told_apart_and_what_changes_nothing() -> None:
     """All of mass, damping, stiffness and gain times two moves alike; paint moves nothing."""
     fit = fitted(("stiffness", "damping", "gain"), {"another mass": ("mass",), "another paint": ("paint",)})
     assert note(fit) == "intervals are for mass = 2 kg: these data cannot tell it from stiffness, damping, gain"
-    assert fit.explained and not any("paint" in verdict.text for verdict in fit.verdicts)
-    assert fit.verdicts[0].text.endswith("with reservations")  # a mass that was not measured made [ok] of any stiffness
+    assert fit.explained and not any("paint" in d.parameter for d in fit.diagnostics)
+    assert fit.codes[0] == "identified_with_reservations"  # a mass that was not measured made [ok] of any stiffness
 
 
 def test_what_is_told_well_is_not_mentioned() -> None:
@@ -108,8 +108,8 @@ def test_a_cause_that_explains_is_named_though_its_fit_crept() -> None:
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
     crept = lambda given: replace(single_shooting(given), converged=False)  # noqa: E731
-    text = suspected({"another damping": ("damping",)}, crept, problem, single_shooting(problem)).verdicts[-1].text
-    assert "is another damping: damping = " in text and "and then the data are explained" in text
+    (cause,) = suspected({"another damping": ("damping",)}, crept, problem, single_shooting(problem)).of("likely_cause")
+    assert cause.parameter == "another damping" and cause.facts["freed"] == ["damping"] and cause.facts["adequate"]
 
 
 def test_a_cause_is_looked_for_from_the_start_too_where_nothing_leads_to_it_from_the_end() -> None:
@@ -123,9 +123,8 @@ def test_a_cause_is_looked_for_from_the_start_too_where_nothing_leads_to_it_from
         return single_shooting(given.replace(free=("stiffness",)) if given.start == blind.parameters else given)
 
     assert blind.parameters != problem.start
-    text = suspected({"another damping": ("damping",)}, stuck, problem, blind).verdicts[-1].text
-    told = re.search(r"is another damping: damping = (\S+) N s/m.*then the data are explained", text)
-    assert told and float(told[1]) == pytest.approx(2.0, rel=0.05)
+    (cause,) = suspected({"another damping": ("damping",)}, stuck, problem, blind).of("likely_cause")
+    assert cause.facts["adequate"] and cause.facts["values"] == pytest.approx({"damping": 2.0}, rel=0.05)
 
 
 def test_little_that_is_left_is_not_looked_for_from_the_start() -> None:
@@ -143,9 +142,8 @@ def test_little_that_is_left_is_not_looked_for_from_the_start() -> None:
         tried.clear()
         found = suspected({"oil": ("damping",)}, nothing, problem, replace(blind, misfit=misfit), untried="rust")
         assert len(tried) == times
-        assert found.verdicts[-1].text.startswith(
-            "why the model does not explain the data is unknown; tried: oil; not tried: rust"
-        )
+        said = "why the model does not explain the data is unknown; tried: oil; not tried: rust"
+        assert found.diagnostics[-1].sentence().startswith(said)
 
 
 def test_a_fit_goes_on_from_the_states_and_weights_where_another_ended() -> None:
@@ -179,8 +177,8 @@ def test_a_cause_that_data_hardly_tell_from_what_was_fitted_is_said_to_be_one() 
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("gain",), SpringParameters(offset=0.0), measured=("mass.x",))
     blind = single_shooting(problem)
     assert not blind.explained
-    text = suspected({"another push": ("offset",)}, single_shooting, problem, blind).verdicts[-1].text
-    assert "(hardly told from gain by these data)" in text and text.endswith("Record what tells them apart")
+    (cause,) = suspected({"another push": ("offset",)}, single_shooting, problem, blind).of("likely_cause")
+    assert cause.facts["alike"] == ["gain"] and cause.sentence().endswith("Record what tells them apart")
 
 
 def test_causes_that_explain_as_well_are_named_too() -> None:
@@ -189,9 +187,8 @@ def test_causes_that_explain_as_well_are_named_too() -> None:
     (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",), suspects=two)
-    text = suspected(two, single_shooting, problem, single_shooting(problem)).verdicts[-1].text
-    assert "and then the data are explained" in text
-    assert re.search(r"As well explained by (oil|another damping): damping = ", text)
+    (cause,) = suspected(two, single_shooting, problem, single_shooting(problem)).of("likely_cause")
+    assert cause.facts["adequate"] and re.match(r"(oil|another damping): damping = ", cause.facts["also"][0])
 
 
 def test_a_cause_that_explains_in_another_simulator_only_is_named_and_numbers_stay() -> None:
@@ -203,10 +200,8 @@ def test_a_cause_that_explains_in_another_simulator_only_is_named_and_numbers_st
     result, other = single_shooting(wrong), Fitted(problem, single_shooting(problem))
     assert remaining_share(other.result, result) < SAID
     found = suspected({"another damping": ("damping",)}, single_shooting, wrong, result, other=other)
-    told = re.search(
-        r"another damping \(in another simulator: .*\): damping = (\S+) N s/m.*then the data are explained",
-        found.verdicts[-1].text,
-    )
-    assert told and float(told[1]) == pytest.approx(2.0, rel=0.05)
+    (cause,) = found.of("likely_cause")
+    assert cause.parameter == "another damping" and "(in another simulator: " in cause.sentence() and cause.facts["adequate"]
+    assert cause.facts["values"] == pytest.approx({"damping": 2.0}, rel=0.05)
     assert found.parameters == result.parameters
-    assert "unknown" in suspected({"another damping": ("damping",)}, single_shooting, wrong, result).verdicts[-1].text
+    assert suspected({"another damping": ("damping",)}, single_shooting, wrong, result).codes[-1] == "unknown_cause"

@@ -135,8 +135,9 @@ def test_what_sticks_bounds_friction_from_below(friction: float, seed: int) -> N
     assert estimate.hidden and not fit.usable
     low, high = estimate.interval
     assert 0.57 < low < 0.6 and high == 1.0
-    assert any(v.text.startswith("friction >= 0.5") and "one side only" in v.text for v in fit.verdicts)
-    assert not any("no effect" in v.text for v in fit.verdicts) and "within 0.5" in estimate.text()
+    (said,) = fit.of("one_sided")
+    assert said.parameter == "friction" and said.facts["sign"] == ">=" and said.value == low
+    assert not fit.of("no_effect") and "within 0.5" in estimate.line()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -152,13 +153,13 @@ def test_what_lies_still_tells_no_friction(seed: int) -> None:
     problem = stage_problem(BLOCK, BLOCK.laboratory, simulator, labelled, start=simulator.default_parameters)
     fit = fit_stage(BLOCK, BLOCK.laboratory, problem, folder=None, resume=False, progress=None)
     assert fit.estimates[0].hidden and not fit.usable and fit.estimates[0].interval[1] == fit.estimates[0].bounds[1]
-    assert any("one side only" in v.text or "is not identifiable" in v.text for v in fit.verdicts)
+    assert {"one_sided", "any_value", "no_effect", "within_model_error"} & set(fit.codes)
 
 
 def test_what_slides_has_two_sides() -> None:
     pytest.importorskip("casadi")
     fit = fitted(0.3, 4)
-    assert fit.verdicts[0].level == "ok" and fit.explained and fit.estimates[0].interval[1] < 0.31
+    assert fit.codes[0] == "identified" and fit.explained and fit.estimates[0].interval[1] < 0.31
 
 
 def fitted(friction: float, seed: int) -> Any:
@@ -189,7 +190,8 @@ def test_a_step_that_is_too_long_is_named() -> None:
     assert first == "fitting friction by mpec" and "other simulator" not in progress.getvalue()  # it would be the same one
     assert "trying steps of 0.005 s" in tried[0] and last.startswith("how well")
     why = "step of 0.01 s, or what else is coarse in it, is why: in steps of 0.005 s with num_directions 32 -> 128"
-    assert not fit.explained and any(why in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
+    (said,) = fit.of("step_matters")
+    assert not fit.explained and why in said.sentence() and said.facts["told"].startswith("friction = 0.3")
 
 
 def test_segments_start_from_what_their_rows_tell() -> None:
@@ -227,14 +229,14 @@ def test_what_must_not_be_used_is_not_hidden_by_a_model_that_explains_nothing(us
     result = single_shooting(FitProblem(Spring(), data, ("stiffness",), start=TRUTH))
     assert result.usable
     if not usable:
-        result = result.with_verdict("failure", "NOT CONVERGED")
+        result = result.with_diagnostic("not_converged", "do_not_use")
     lasting = np.cumsum(np.ones((1, 60, len(result.noise))), axis=1)
     system = SimpleNamespace(
         segments=SimpleNamespace(starts=None, derivative=lambda theta, starts: SimpleNamespace(residual=lasting))
     )
     said = explained(replace(result, reduced_chi2=9.0), cast(Any, system), np.zeros(1))
     assert not said.explained and said.usable == usable
-    assert "DOES NOT EXPLAIN" in said.verdicts[0 if usable else 1].text
+    assert said.codes[0 if usable else 1] == "model_mismatch"
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +269,6 @@ def test_intervals_allow_for_the_step_where_it_matters_and_only_there() -> None:
     ]
     assert not all(inside[0]) and all(inside[1])
     assert plain.parameters == wide.parameters
-    assert any("step of 20 ms moves" in verdict.text for verdict in wide.verdicts)
+    assert wide.of("model_choice")[0].parameter == "the simulator's step of 20 ms"
     exact = single_shooting(problem.replace(simulator=Spring()), ShootingOptions(halve=True))
-    assert not any("step of" in verdict.text for verdict in exact.verdicts)
+    assert not exact.of("model_choice")

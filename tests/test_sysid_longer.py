@@ -79,17 +79,12 @@ def fitted(data: TrajectorySet, substeps: int = 10, **options: Any) -> FitResult
     return multiple_shooting(problem, ShootingOptions(segment_steps=10, **options))
 
 
-def said(fit: FitResult, words: str) -> bool:
-    """Whether a verdict has these words."""
-    return any(words in verdict.text for verdict in fit.verdicts)
-
-
 def test_dry_friction_that_ten_rows_hide_is_seen_in_longer_segments() -> None:
     """Ten rows alone call a damping that is several times off `[ok]`; the limit is a quantile of 1e-4 at a power of 0.9."""
     fits = [fitted(filmed(PERIOD / 10, seed, friction=0.08)) for seed in range(8)]
     assert sum(not fit.explained for fit in fits) >= stats.binom.ppf(1e-4, len(fits), 0.9)
-    hidden = [fit for fit in fits if not said(fit, "correlated")]
-    assert hidden and all(said(fit, "over segments of") for fit in hidden if not fit.explained)
+    hidden = [fit for fit in fits if not fit.of("residuals_last")]
+    assert hidden and all(fit.of("longer_segments") for fit in hidden if not fit.explained)
     assert all(fit.estimates[2].value > 1.5 * 0.02 for fit in hidden)
 
 
@@ -103,7 +98,7 @@ def test_the_simulators_step_is_named_and_is_no_error_where_intervals_allow_for_
     """Of a truth in steps of 0.1 ms, a simulator in steps of 5 ms is off by some of the noise in a second."""
     films = [filmed(PERIOD / 200, seed) for seed in range(6)]
     plain, halved = ([fitted(film, substeps=4, halve=halve) for film in films] for halve in (False, True))
-    named = [said(fit, "the simulator's step of 5 ms is why: halve it") for fit in plain]
+    named = [any(d.facts["cause"] for d in fit.of("longer_segments")) for fit in plain]
     assert sum(named) >= 2 and not any(fit.explained for fit, is_named in zip(plain, named, strict=True) if is_named)
     assert sum(fit.explained for fit in halved) >= stats.binom.ppf(1e-4, len(films), 0.98)
 

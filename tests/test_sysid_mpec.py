@@ -1,4 +1,4 @@
-"""Identification through complementarity: known truths, bounds of information, gates, verdicts; filter and evolution."""
+"""Identification through complementarity: known truths, bounds of information, gates, diagnostics; filter and evolution."""
 
 from __future__ import annotations
 
@@ -162,10 +162,10 @@ def test_particles_are_solved_one_by_one_unless_they_share_a_free_constant():
     assert shared.decode(together.theta).mass == pytest.approx(1.0, rel=1e-2)
 
 
-def test_report_states_interval_and_verdict():
+def test_report_states_interval_and_diagnostics():
     fit = mpec(falling(5e-3, 2), FORM)
     (estimate,) = fit.estimates
-    assert fit.method == "mpec" and fit.verdicts[0].level in ("ok", "note")
+    assert fit.method == "mpec" and fit.codes[0] == "identified"
     assert estimate.interval[0] < 0.2 < estimate.interval[1]
     assert estimate.std == pytest.approx(5.9e-3 * 5e-3, rel=0.05)
 
@@ -176,7 +176,7 @@ def test_a_stated_noise_box_sharpens_the_report():
     (estimate,) = fit.estimates
     assert estimate.interval[0] < 0.2 < estimate.interval[1]
     assert 0 < estimate.std < 0.67 * 5.9e-3 * 5e-3
-    assert estimate.value == pytest.approx(fit.parameters.friction) and "allows" in fit.verdicts[-1].text
+    assert estimate.value == pytest.approx(fit.parameters.friction) and fit.codes[-1] == "noise_bound"
 
 
 def test_a_noise_box_that_is_missed_is_said():
@@ -188,7 +188,7 @@ def test_a_noise_box_that_is_missed_is_said():
     struck = problem.replace(data=TrajectorySet((replace(recording, values=values),)))
     solution = solve(struck, FORM, MpecOptions(box=True))
     assert solution.accepted and not solution.boxed
-    assert "MISSED" in mpec(struck, FORM, MpecOptions(box=True)).verdicts[-1].text
+    assert mpec(struck, FORM, MpecOptions(box=True)).codes[-1] == "outside_noise_bound"
 
 
 def test_points_of_a_polytope_are_spread_evenly():
@@ -204,7 +204,7 @@ def test_nothing_touches_and_nothing_moves():
     """A fall that never lands shows no friction, nor does what rests in the camera's noise; a still picture is refused."""
     fit = mpec(falling(1e-3, 0, friction=0.3, steps=40, start=np.array([0.0, 50.0, 0, 0])), FORM)
     assert fit.estimates[0].hidden
-    assert "NOT IDENTIFIABLE" in fit.verdicts[0].text
+    assert fit.codes[0] == "none_identifiable"
     fit = mpec(falling(1e-3, 0, start=np.zeros(4), force=0.5), FORM)
     assert fit.estimates[0].hidden and fit.estimates[0].std == np.inf
     with pytest.raises(DataError, match="nothing moves in the training recordings"):
@@ -227,7 +227,7 @@ def test_gate_is_shut_for_a_wrong_model():
     assert not found.accepted and len(found.attempts) > 1
     counts = load_script("experiments/particles_identify.py").without_fallback
     assert not counts(solve(wrong, FORM, MpecOptions(fallbacks=1, grid=0))) and counts(solve(problem, FORM))
-    assert any("residuals are" in v.text for v in mpec(wrong, FORM, MpecOptions(fallbacks=0, grid=0)).verdicts)
+    assert mpec(wrong, FORM, MpecOptions(fallbacks=0, grid=0)).of("noise_exceeded")
 
 
 def test_gate_lets_the_truth_through():
@@ -277,7 +277,7 @@ def test_the_block_ends_no_higher_than_its_truth(seed):
 
 def test_bad_input_is_named():
     problem = falling(5e-3, 0)
-    with pytest.raises(OptionError, match="noise is not given"):
+    with pytest.raises(OptionError, match="`noise` is not given"):
         solve(problem.replace(noise=None), FORM)
     with pytest.raises(OptionError, match="tau"):
         MpecOptions(tau=0.0)
@@ -330,7 +330,7 @@ def test_evolution_finds_what_homotopy_finds():
 
 def test_bad_input_of_the_baselines_is_named():
     problem = falling(5e-3, 0)
-    with pytest.raises(OptionError, match="noise is not given"):
+    with pytest.raises(OptionError, match="`noise` is not given"):
         bootstrap_filter(problem.replace(noise=None))
     with pytest.raises(OptionError, match="'speed' is no state entry"):
         bootstrap_filter(problem, ParticleOptions(process={"speed": 1.0}))
@@ -408,5 +408,5 @@ def test_bad_input_of_the_horizon_is_named():
         HorizonOptions(window=1)
     with pytest.raises(DataError, match="at least 200"):
         online(problem, FORM, HorizonOptions(window=200))
-    with pytest.raises(OptionError, match="noise is not given"):
+    with pytest.raises(OptionError, match="`noise` is not given"):
         online(problem.replace(noise=None), FORM)

@@ -14,7 +14,7 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 from softgym_envs.core.recipe import Recipe, Stage
 from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting, one_step, open_loop
+from sysid import Diagnostic, FitProblem, FitResult, ShootingOptions, multiple_shooting, one_step, open_loop
 from sysid.judgement.result import remaining_share
 from sysid.judgement.starts import estimate_start, rows_of_start, starts_of
 from sysid.recipe.late import searched
@@ -78,7 +78,7 @@ def test_noisy_states_of_the_own_class_are_explained_and_intervals_hold() -> Non
 
 def test_single_steps_begin_where_they_were_measured_and_say_so() -> None:
     noisy = problem(record(Spring(), TRUTH, noise=0.05))
-    assert noisy.estimates_initial and "use longer segments with free_initial=True" in one_step(noisy).summary()
+    assert noisy.estimates_initial and one_step(noisy).of("noisy_starts")
 
 
 def late(rows: int, *, noise: float = 0.0, seed: int = 0) -> TrajectorySet:
@@ -91,12 +91,12 @@ def late(rows: int, *, noise: float = 0.0, seed: int = 0) -> TrajectorySet:
     return TrajectorySet((replace(exact, controls=commands, values=values),))
 
 
-def asked(data: TrajectorySet) -> tuple[bool, str]:
+def asked(data: TrajectorySet) -> tuple[bool, Diagnostic]:
     """Whether a fit without latency explains the data, and what is said to be why not."""
     given = problem(data)
     blind = multiple_shooting(given, SEGMENTS)
     fit = lambda p: multiple_shooting(p, SEGMENTS)  # noqa: E731
-    return blind.explained, suspected(SUSPECTS, fit, given, blind).verdicts[-1].text
+    return blind.explained, suspected(SUSPECTS, fit, given, blind).diagnostics[-1]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
@@ -105,14 +105,15 @@ def test_late_commands_are_named_where_full_states_show_them(noise: float) -> No
     data = late(7, noise=noise)
     assert searched(problem(data, free=(*FREE, "latency"))).view.latency == pytest.approx(0.14)
     explained, said = asked(data)
-    assert not explained and "is commands that act late: latency = 0.1" in said and "the data are explained" in said
+    assert not explained and said.code == "likely_cause" and said.facts["adequate"]
+    assert said.facts["values"]["latency"] == pytest.approx(0.14, abs=0.06)
 
 
 def test_commands_that_are_not_late_are_not_called_so() -> None:
     """On the own class nothing is asked; and what a model lacks otherwise is not blamed on them."""
     assert all(asked(late(0, noise=0.01, seed=seed))[0] for seed in range(5))
     explained, said = asked(bent())
-    assert not explained and "is unknown; tried: commands that act late" in said
+    assert not explained and said.code == "unknown_cause" and said.facts["tried"] == ["commands that act late"]
 
 
 def bent() -> TrajectorySet:
@@ -125,15 +126,15 @@ def test_a_step_that_explains_the_data_is_not_the_only_cause_that_is_looked_for(
     """A table that is not level left residuals that finer steps happened to explain, and nobody asked the table."""
 
     def blamed(recipe: Recipe, given: FitProblem, result: FitResult, say: object) -> FitResult:
-        return result.with_verdict("warning", "the step is why")
+        return result.with_diagnostic("step_matters", "warning")
 
     monkeypatch.setattr("sysid.recipe.stage.blamed", blamed)
     stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, suspects=SUSPECTS)
     given: dict[str, Any] = {"folder": None, "resume": False, "progress": None}
-    found = fit_stage(Recipe(stages=(stage,)), stage, problem(late(7, noise=0.01)), **given).summary()
-    assert "the step is why" in found and "is commands that act late: latency = 0.1" in found
-    other = fit_stage(Recipe(stages=(stage,)), stage, problem(bent()), **given).summary()
-    assert "the step is why" in other and "is unknown" not in other
+    found = fit_stage(Recipe(stages=(stage,)), stage, problem(late(7, noise=0.01)), **given)
+    assert found.of("step_matters") and found.of("likely_cause")[0].parameter == "commands that act late"
+    other = fit_stage(Recipe(stages=(stage,)), stage, problem(bent()), **given)
+    assert other.of("step_matters") and not other.of("unknown_cause")
 
 
 def test_what_a_fit_to_rounding_leaves_is_little() -> None:

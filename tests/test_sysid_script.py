@@ -1,4 +1,4 @@
-"""scripts/identify.py on a room of the tests: from a file to a report, and verdicts instead of tracebacks."""
+"""scripts/identify.py on a room of the tests: from a file to a report, and sentences instead of tracebacks."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ def test_the_wall_alone_identifies_nothing_whatever_the_method(growth_into_a_wal
 
 
 def test_bad_input():
-    with pytest.raises(OptionError, match="noise is not given"):
+    with pytest.raises(OptionError, match="`noise` is not given"):
         simultaneous(falling(noise=None), FORM)
     with pytest.raises(OptionError, match="give both or neither"):
         simultaneous(falling(), FORM, observe=POINTS)

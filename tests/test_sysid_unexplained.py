@@ -1,4 +1,4 @@
-"""What a user reads where the model does not explain the data; and how the ladder of verdicts counts it."""
+"""What a user reads where the model does not explain the data; and how the ladder of diagnostics counts it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def fitted(error: float) -> FitResult:
 def test_a_model_that_does_not_explain_says_so_first_and_how_far_off_it_is() -> None:
     fit = fitted(5 * NOISE)
     assert fit.misfit > 1.0 and not fit.explained and fit.usable
-    assert "THE MODEL DOES NOT EXPLAIN" in fit.verdicts[0].text and fit.verdicts[0].level == "warning"
+    assert fit.codes[0] == "model_mismatch" and fit.diagnostics[0].severity == "warning"
     assert all(line.endswith("of this model alone") for line in fit.summary().splitlines()[-2:])
-    said = next(verdict.text for verdict in fit.verdicts if "predictions of these are off by up to" in verdict.text)
-    off, told = (float(said.split(mark)[1].split()[0]) for mark in ("off by up to ", "noise is "))
+    (said,) = fit.of("intervals_of_model")
+    off, told = said.value, said.limit
+    assert off is not None and told is not None and "predictions of these are off by up to" in said.sentence()
     # A sine of amplitude a is off by a / sqrt(2), beside noise; third differences see some of it, too.
     assert 2.5 * NOISE < off < 5 * NOISE and 0.5 * NOISE < told < 0.5 * off
 
@@ -41,7 +42,7 @@ def test_a_model_that_does_not_explain_says_so_first_and_how_far_off_it_is() -> 
 def test_a_model_that_explains_says_nothing_of_it() -> None:
     fit = fitted(0.0)
     assert fit.misfit <= 1.0 and fit.explained and fit.to_json()["misfit"] == fit.misfit
-    assert not any("EXPLAIN" in v.text or "off by" in v.text for v in fit.verdicts) and "alone" not in fit.summary()
+    assert not {"model_mismatch", "intervals_of_model"} & set(fit.codes) and "alone" not in fit.summary()
 
 
 def test_area_under_the_roc_curve_counts_what_old_rows_leave_open_as_wrong() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import TRUTH, levels, problem
+from spring_fits import TRUTH, problem, severities
 from sysid_systems import Spring, SpringParameters, record
 
 from sysid import (
@@ -21,14 +21,16 @@ from sysid.judgement.uncertainty import clustered_covariance, correlation_in_tim
 
 
 @pytest.mark.parametrize("method", [one_step, single_shooting])
-def test_constants_that_only_appear_as_ratios_get_a_verdict_and_the_ratios_numbers(method: Any) -> None:
+def test_constants_that_only_appear_as_ratios_get_a_diagnostic_and_the_ratios_numbers(method: Any) -> None:
     result = method(problem(free=("mass", "stiffness", "damping", "gain"), start=SpringParameters(mass=7.0)))
     assert all(e.hidden and e.std == np.inf and e.interval == e.bounds for e in result.estimates)
     assert {c.formula: c.value for c in result.combinations} == pytest.approx(
         {"stiffness / mass": 15.0, "damping / mass": 0.8 / 3, "gain / mass": 2 / 3}, rel=1e-8
     )
-    assert result.verdicts[0].level == "failure" and "NOT IDENTIFIABLE" in result.verdicts[0].text
-    assert levels(result, "only stiffness / mass and damping / mass and gain / mass are seen")
+    assert result.codes[0] == "none_identifiable" and not result.usable
+    (found,) = result.of("only_combinations")
+    assert found.facts["seen"] == ["stiffness / mass", "damping / mass", "gain / mass"]
+    assert found.sentence().endswith("only stiffness / mass and damping / mass and gain / mass are seen")
     assert not any(line.startswith(f"{name} =") for line in result.summary().splitlines() for name in result.free)
     # along the null direction (all four by one factor) nothing moves: the geometric mean stays at its start
     product = np.prod([getattr(result.parameters, n) / getattr(result.start, n) for n in result.free])
@@ -40,7 +42,7 @@ def test_a_constant_without_effect_is_named_and_keeps_its_start() -> None:
     stiffness, paint = result.estimates
     assert not stiffness.hidden and stiffness.value == pytest.approx(45.0, rel=1e-9)
     assert paint.hidden and paint.value == pytest.approx(0.7)
-    assert levels(result, "paint is not identifiable (for any data of this kind): it has no effect") == ["warning"]
+    assert severities(result, "no_effect", "paint") == ["warning"] and result.of("no_effect")[0].facts["structural"]
 
 
 def test_a_constant_that_noise_drowns_is_hidden_and_would_not_be_without_noise() -> None:
@@ -65,12 +67,12 @@ def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
     data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)  # the fit believes in offset = 0.5
     independent = multiple_shooting(problem(data=data))
     clustered = multiple_shooting(problem(data=data), ShootingOptions(errors="clustered"))
-    assert levels(independent, "correlated in time") == ["warning"] and not levels(clustered, "correlated in time")
+    assert severities(independent, "residuals_last") == ["warning"] and severities(clustered, "residuals_last") == ["note"]
     assert clustered.std["stiffness"] > 1.5 * independent.std["stiffness"]
     # the wrong offset presses the gain to where it has no effect: no number, and the reason is given
-    assert independent.estimates[2].hidden and levels(independent, "gain was pressed to its lower bound") == ["warning"]
+    assert independent.estimates[2].hidden and severities(independent, "pressed", "gain") == ["warning"]
     known = one_step(problem(data=data, noise={"mass.x": 1e-4, "mass.vx": 1e-4}))
-    assert levels(known, "times the stated noise: the model cannot explain") == ["warning"]
+    assert severities(known, "noise_exceeded") == ["warning"]
 
 
 def test_what_a_wrong_model_leaves_open_holds_the_truth() -> None:
@@ -81,7 +83,7 @@ def test_what_a_wrong_model_leaves_open_holds_the_truth() -> None:
     assert abs(stiffness.value - TRUTH.stiffness) > 10 * stiffness.std
     assert stiffness.interval[0] < TRUTH.stiffness < stiffness.interval[1] and not stiffness.hidden
     assert damping.hidden and damping.interval[0] < TRUTH.damping < damping.interval[1]
-    assert levels(result, "damping is not identifiable (by this model)") == ["warning"]
+    assert severities(result, "within_model_error", "damping") == ["warning"]
     posterior = result.posterior
     assert np.sqrt(posterior.covariance[0, 0]) > 2 * stiffness.std / stiffness.value  # a log scale
 
@@ -107,16 +109,16 @@ def test_a_fit_that_ends_in_a_local_minimum_says_where_a_better_one_is() -> None
 
 
 def test_noise_on_states_that_predictions_start_from_is_noticed() -> None:
-    assert levels(one_step(problem(data=record(Spring(), TRUTH, noise=0.05))), "constants are biased") == ["warning"]
-    assert not levels(one_step(problem()), "constants are biased")
+    assert severities(one_step(problem(data=record(Spring(), TRUTH, noise=0.05))), "noisy_starts") == ["warning"]
+    assert not severities(one_step(problem()), "noisy_starts")
 
 
 def test_no_improvement_is_said() -> None:
     split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
-    assert levels(one_step(problem(data=split, start=TRUTH)), "NO IMPROVEMENT") == ["warning"]
-    assert not levels(single_shooting(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1))), "NO IMPROVEMENT")
+    assert severities(one_step(problem(data=split, start=TRUTH)), "no_improvement") == ["warning"]
+    assert not severities(single_shooting(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1))), "no_improvement")
     exact = one_step(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1), start=TRUTH))
-    assert not levels(exact, "NO IMPROVEMENT") and levels(exact, "predicted the held-out recordings already") == ["note"]
+    assert not severities(exact, "no_improvement") and severities(exact, "start_sufficed") == ["note"]
 
 
 def test_clustered_covariance_of_independent_residuals_is_the_ordinary_one() -> None:
@@ -175,8 +177,8 @@ def test_correlation_in_time() -> None:
 def test_an_interval_that_ends_where_a_constant_may_not_go_says_so() -> None:
     found = single_shooting(problem(data=record(Spring(), TRUTH, steps=60, noise=0.02), free=("offset",), free_initial=True))
     narrow = found.estimates[0]
-    assert "allowed" not in narrow.text()
-    text = replace(narrow, value=4.9, interval=(4.7, narrow.bounds[1])).text()
+    assert "allowed" not in narrow.line()
+    text = replace(narrow, value=4.9, interval=(4.7, narrow.bounds[1])).line()
     assert text.endswith("95 % [4.7, 5] (as far as it is allowed: 5)")
 
 
@@ -185,5 +187,5 @@ def test_what_data_bound_on_one_side_was_not_pressed_there_by_a_wrong_model() ->
     truth = TRUTH.replace(damping=0.012)
     data = record(Spring(), truth, steps=60, noise=0.02)
     found = single_shooting(problem(data=data, free=("damping",), start=truth, free_initial=True))
-    assert found.estimates[0].hidden and levels(found, "damping <= ") == ["warning"]
-    assert not levels(found, "was pressed to")
+    assert found.estimates[0].hidden and severities(found, "one_sided", "damping") == ["warning"]
+    assert not found.of("pressed")

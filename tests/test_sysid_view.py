@@ -76,8 +76,8 @@ def test_the_gain_of_torque_sensors_is_found_and_named() -> None:
     known = given.replace(free=("stiffness", "damping"))
     blind = single_shooting(known)
     assert not blind.explained
-    text = suspected({"torque sensors of another gain": ("command_gain",)}, single_shooting, known, blind).verdicts[-1].text
-    assert "is torque sensors of another gain: command_gain = 0." in text and "the data are explained" in text
+    (cause,) = suspected({"another gain": ("command_gain",)}, single_shooting, known, blind).of("likely_cause")
+    assert cause.parameter == "another gain" and cause.facts["values"]["command_gain"] < 1.0 and cause.facts["adequate"]
 
 
 def test_without_its_latency_the_data_are_not_explained() -> None:
@@ -159,8 +159,9 @@ def test_a_sensor_of_angles_that_is_off_is_named(columns: tuple[str, ...], cause
     given = FitProblem(spring, data, ("stiffness", "damping"), start=start, free_initial=True, measured=columns)
     fit = lambda p: multiple_shooting(p, ShootingOptions(segment_steps=100))  # noqa: E731
     blind = fit(given)
-    said = suspected(SENSED_SUSPECTS, fit, given, blind).verdicts[-1].text
-    assert not blind.explained and f"is another {cause}: {name} = " in said and "the data are explained" in said
+    (said,) = suspected(SENSED_SUSPECTS, fit, given, blind).of("likely_cause")
+    assert not blind.explained and said.parameter.endswith(f"another {cause}") and list(said.facts["values"]) == [name]
+    assert said.facts["adequate"]
     found = fit(given.replace(free=("stiffness", "damping", name)))
     low, high = found.intervals[name]
     assert abs(value - 0.5 * (low + high)) < 2.0 * (high - low) and high - low < 0.02
@@ -186,17 +187,17 @@ def test_the_likeliest_cause_is_named() -> None:
     given = turned()
     blind = single_shooting(given)
     trying: list[str] = []
-    said = suspected(SUSPECTS, single_shooting, given, blind, trying.append).verdicts[-1].text
+    (said,) = suspected(SUSPECTS, single_shooting, given, blind, trying.append).of("likely_cause")
     assert len(trying) > 1 and trying == [f"the model does not explain the data; trying {words}" for words in SUSPECTS]
-    assert not blind.explained and "is a turned camera: turn = 0.0" in said and "the data are explained" in said
-    none = suspected({"commands that act late": ("latency",)}, single_shooting, given, blind).verdicts[-1].text
-    assert none.endswith("is unknown; tried: commands that act late")
-    alone = suspected({"a turned camera": ("turn",)}, single_shooting, given, blind).verdicts[-1].text
-    assert "the likeliest cause (no other was tried) is a turned camera" in alone
+    assert not blind.explained and said.parameter == "a turned camera" and said.facts["adequate"]
+    none = suspected({"commands that act late": ("latency",)}, single_shooting, given, blind).diagnostics[-1]
+    assert none.sentence().endswith("is unknown; tried: commands that act late")
+    alone = suspected({"a turned camera": ("turn",)}, single_shooting, given, blind).diagnostics[-1]
+    assert alone.sentence().startswith("the likeliest cause (no other was tried) is a turned camera")
     right = single_shooting(given.replace(free=(*FREE, "turn")))
     assert suspected(SUSPECTS, single_shooting, given, right) is right  # nothing to explain
-    advice = suspected({}, single_shooting, given, blind, untried="a lens").verdicts[-1].text
-    assert advice == "why the model does not explain the data is unknown; not tried: a lens"
+    advice = suspected({}, single_shooting, given, blind, untried="a lens").diagnostics[-1]
+    assert advice.sentence() == "why the model does not explain the data is unknown; not tried: a lens"
 
 
 def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
@@ -206,8 +207,8 @@ def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
     trying: list[str] = []
     told = conditional(("mass",), single_shooting, given, found, trying.append)
     assert trying == ["the data are explained; trying with mass free, too"]
-    assert found.explained and told.verdicts[0].level == "warning" and told.estimates == found.estimates
-    assert "stiffness, damping, gain: only for mass = 3, which is held" in told.verdicts[-1].text
+    assert found.explained and told.codes[0] == "identified_with_reservations" and told.estimates == found.estimates
+    assert told.diagnostics[-1].sentence().startswith("stiffness, damping, gain: only for mass = 3, which is held")
     assert conditional(("paint",), single_shooting, given, found) is found  # it has no effect
 
 
@@ -227,7 +228,7 @@ def test_outliers_and_gaps_spoil_nothing() -> None:
     """The same recording with 5 % of its points 0.3 m elsewhere: estimates move by less than half a standard deviation."""
     camera = Sensor(rate=40.0, noise=2e-3, dropout=0.05, outlier_size=0.3)
     clean, bad = (single_shooting(problem(driven(replace(camera, outliers=share))), robust()) for share in (0.0, 0.05))
-    assert bad.explained and any("outliers, left out" in verdict.text for verdict in bad.verdicts)
+    assert bad.explained and bad.of("outliers")
     for name in clean.free:
         low, high = clean.intervals[name]
         values = [next(e.value for e in fit.estimates if e.name == name) for fit in (clean, bad)]
@@ -241,8 +242,8 @@ def test_values_that_stand_alone_are_left_out_of_fits_by_squares() -> None:
     camera = Sensor(rate=40.0, noise=2e-3, dropout=0.05, outlier_size=0.3)
     stage = Stage("seen", "", (*FREE, "latency"), "single_shooting")
     clean, bad = (by_recipe(stage, driven(replace(camera, outliers=share), seconds=8.0)) for share in (0.0, 0.01))
-    assert clean.explained and not any("outliers" in verdict.text for verdict in clean.verdicts)
-    assert bad.explained and any("outliers, more than 6 standard deviations" in verdict.text for verdict in bad.verdicts)
+    assert clean.explained and not clean.of("lone_outliers")
+    assert bad.explained and bad.of("lone_outliers")[0].limit == 6
     for name in clean.free:
         low, high = clean.intervals[name]
         values = [next(e.value for e in fit.estimates if e.name == name) for fit in (clean, bad)]
@@ -265,9 +266,9 @@ def robust() -> ShootingOptions:
 
 
 def test_what_the_model_does_not_know_is_no_outlier() -> None:
-    """Half of the points elsewhere: nothing is left out, and the verdict stands."""
+    """Half of the points elsewhere: nothing is left out, and the diagnostics stand."""
     found = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.5, outlier_size=0.05))), robust())
-    assert not any("left out" in verdict.text for verdict in found.verdicts)
+    assert not found.of("outliers")
 
 
 def test_a_recording_that_is_mostly_elsewhere_is_not_emptied() -> None:
@@ -276,7 +277,7 @@ def test_a_recording_that_is_mostly_elsewhere_is_not_emptied() -> None:
     seen = [driven(Sensor(rate=40.0, noise=2e-3, outliers=p, outlier_size=0.3), seconds=t)[0] for p, t in sizes]
     brief = replace(robust(), scan=False, reweight=1, levenberg=LevenbergOptions(max_iterations=5))
     found = single_shooting(problem(TrajectorySet(tuple(seen))), brief)
-    assert not any("left out" in verdict.text for verdict in found.verdicts)
+    assert not found.of("outliers")
 
 
 def test_noise_is_told_in_spite_of_outliers() -> None:

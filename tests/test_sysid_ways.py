@@ -42,14 +42,14 @@ def test_the_lower_of_two_is_kept_and_its_interval_reaches_towards_the_other(fit
     place = fit.posterior.names.index(constant.name)
     std = [np.sqrt(found.posterior.covariance[place, place]) for found in (fit, one)]
     assert std[1] - std[0] == pytest.approx(REACH * np.log(1.5) / NORMAL, rel=1e-6)
-    assert one.verdicts[0].level == "warning" and "another way" in one.verdicts[-1].text
+    assert one.diagnostics[0].severity == "warning" and one.codes[-1] == "fits_disagree"
     same = [next(e for e in found.estimates if e.name == "offset").interval for found in (fit, one)]  # both agree on it
     np.testing.assert_allclose(same[0], same[1], rtol=1e-9)
 
 
 def test_two_that_agree_change_nothing_that_is_said(fitted: tuple[FitProblem, FitResult]) -> None:
     problem, fit = fitted
-    assert either(problem, fit, fit).verdicts == fit.verdicts
+    assert either(problem, fit, fit).diagnostics == fit.diagnostics
 
 
 def test_a_minimum_is_better_than_what_is_none_unless_that_is_much_lower(fitted: tuple[FitProblem, FitResult]) -> None:

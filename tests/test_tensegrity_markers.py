@@ -109,7 +109,7 @@ def test_the_body_and_its_latency_come_from_markers() -> None:
     assert abs(last.view.latency - SENSORS["lab"].latency) < 2e-3
     for estimate in last.estimates:
         truth = 0.02 if estimate.name == "latency" else getattr(ROBOT.default_parameters, estimate.name)
-        assert abs(estimate.value - truth) < max(5.0 * estimate.std, 0.02 * truth), estimate.text()
+        assert abs(estimate.value - truth) < max(5.0 * estimate.std, 0.02 * truth), estimate.line()
     assert last.reduced_chi2 == pytest.approx(1.0, abs=0.15)
 
 
@@ -154,5 +154,4 @@ def test_a_robot_that_is_damped_more_than_steps_bear_is_told_to_take_smaller_one
     found = multiple_shooting(own, options)
     assert found.parameters.cable_damping == pytest.approx(1500.0, rel=1e-3)  # type: ignore[attr-defined]
     coarse = multiple_shooting(in_steps_of(own, replace(ROBOT, fixed_rod=0)).replace(limits=None), options)
-    said = [verdict.text for verdict in coarse.verdicts if "upper bound" in verdict.text]
-    assert said and said[0].endswith("; steps of the simulator bear no more: fit with a smaller dt")
+    assert coarse.of("at_bound")[0].facts["side"] == "upper" and coarse.of("at_bound")[0].facts["by_step"]

@@ -54,12 +54,12 @@ def test_contact_comes_from_throws_that_a_camera_saw() -> None:
     found = run_recipe(RECIPE.by_camera, ROBOT, TrajectorySet(seen), stages=STAGES, start=ROBOT.default_parameters)
     last = found.stages[-1].fit
     assert last is not None and last.converged and last.explained and not found.unusable
-    assert "with reservations" in last.verdicts[0].text  # intervals do not allow for how rods turn, which nothing shows
-    assert any(verdict.text.startswith("rod*.wz, which these data do not show") for verdict in last.verdicts)
+    assert last.codes[0] == "identified_with_reservations"  # intervals do not allow for how rods turn, which nothing shows
+    assert "rod*.wz" in last.of("carried")[0].parameter
     truth = ROBOT.default_parameters.replace(**GROUND)
     for estimate in last.estimates:
         std = (estimate.interval[1] - estimate.interval[0]) / (2 * 1.96)
-        assert abs(estimate.value - getattr(truth, estimate.name)) < 3.0 * std, estimate.text()
+        assert abs(estimate.value - getattr(truth, estimate.name)) < 3.0 * std, estimate.line()
     assert abs(found.parameters.friction - truth.friction) < 0.02
     new = thrown(7)
     misses = [miss(new, constants) for constants in (found.parameters, ROBOT.default_parameters)]

@@ -110,7 +110,7 @@ def test_the_wall_alone_identifies_neither_stiffness_nor_damping():
     stiffness, damping = result.estimates
     assert stiffness.hidden and damping.hidden
     assert stiffness.interval[0] < 0.03 < stiffness.interval[1]
-    assert any("bending_stiffness is not identifiable (by this model)" in v.text for v in result.verdicts)
+    assert any(d.parameter == "bending_stiffness" for d in result.of("within_model_error"))
     states, _ = simulator.rollout(
         first_state(simulator, recording.names)(recording)[None], recording.controls[None], result.parameters, substeps=10
     )

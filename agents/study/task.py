@@ -50,9 +50,9 @@ class Identified(NamedTuple):
     distribution: ParameterDistribution | None
     """Posterior of the fit; None: unknown."""
     note: str
-    """The fit's verdict in one sentence."""
+    """Headline of the fit's diagnostics in one sentence."""
     failed: bool = False
-    """Whether the verdict rejects some of the constants. The study uses them nevertheless, and reports it."""
+    """Whether diagnostics reject some of the constants. The study uses them nevertheless, and reports it."""
 
 
 class Corrected(NamedTuple):
@@ -377,7 +377,7 @@ class TransferTask:
         engine, start = self._engine_for(data.train[0]), self.default()
         limits = self._limits(start)
         found = sysid.run_recipe(self.recipe, engine, data.train, start=start, stages=self.recipe.stages, limits=limits)
-        return Identified(found.parameters, _Within(found.distribution(), limits), found.verdict, bool(found.unusable))
+        return Identified(found.parameters, _Within(found.distribution(), limits), found.headline, bool(found.unusable))
 
     def _engine_for(self, recording: Trajectory) -> Simulator:
         """Our engine; if rows are no whole number of its steps, as frames of a camera, with a step that divides them."""

@@ -97,7 +97,7 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     fit = json.loads(written[-1].read_text())  # of a recipe's last stage
     found = {e["name"]: e for e in fit["estimates"] if e["name"] in made.true}
     numbers = {name: [float(end) for end in e["interval"]] for name, e in found.items() if not e["hidden"]}
-    values, headline = {name: float(e["value"]) for name, e in found.items()}, fit["verdicts"][0]
+    values, headline = {name: float(e["value"]) for name, e in found.items()}, fit["diagnostics"][0]
     wrong = [abs(values[name] - made.true[name]) > 1.5 * (high - low) for name, (low, high) in numbers.items()]
     constants = type(made.start).load(folder / "fit" / "fit.toml", made.start)
     with contextlib.redirect_stdout(said):
@@ -106,14 +106,14 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
         **row,
         "explains": fit["explained"],
         "misfit": fit["misfit"],
-        "identified": headline["level"] == "ok",
+        "identified": headline["severity"] == "ok",
         "values": values,
         "intervals": numbers,
         "inside": {name: low <= made.true[name] <= high for name, (low, high) in numbers.items()},
-        "false": headline["level"] == "ok" and any(wrong),
+        "false": headline["severity"] == "ok" and any(wrong),
         "miss": made.miss(constants),
         "bands": held,
-        "verdicts": [verdict["text"] for verdict in fit["verdicts"]],
+        "diagnostics": [d["sentence"] for d in fit["diagnostics"]],
     }
 
 
@@ -143,7 +143,7 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
     else:
         stage = module.stage_of(args, recipe)
         problem = module.problem_of(args, recipe, stage, simulator, fitted)
-        if any("another simulator only" in verdict["text"] for verdict in fit["verdicts"]):
+        if any(d["code"] == "other_simulator" for d in fit["diagnostics"]):
             problem = in_steps_of(problem, stage.instead(problem.before or problem.simulator))
         unseen = [recording.for_timestep(problem.simulator.dt) for recording in unseen]
     problem = problem.replace(view=View(**fit["view"]))

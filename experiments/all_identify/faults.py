@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import tempfile
 import time
 from dataclasses import dataclass
@@ -99,25 +98,25 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
     intervals = {name: [float(end) for end in e["interval"]] for name, (e, _) in told.items()}
     given = [name for name, (e, _) in told.items() if not e["hidden"] and not code]
     far = {n: abs(values[n] - asked.true[n]) > 1.5 * (intervals[n][1] - intervals[n][0]) for n in given}
-    said_of = {n: [f"[{v['level']}] {v['text']}" for v in fit["verdicts"]] for n, (_, fit) in told.items()}
-    hangs = {n: conditional(n, values[n], asked.true[n], said_of[n]) for n in given}
+    hangs = {n: conditional(n, values[n], asked.true[n], told[n][1]["diagnostics"]) for n in given}
     return {
         **row, "explained": fits[-1]["explained"], "chi2": fits[-1]["reduced_chi2"], "misfit": fits[-1]["misfit"],
-        "headlines": {name: fit["verdicts"][0]["text"] for name, fit in stages.items()},
-        "verdicts": [f"[{v['level']}] {v['text']}" for v in fits[-1]["verdicts"]],
-        "level": fits[-1]["verdicts"][0]["level"], "values": values, "intervals": intervals, "given": given,
+        "headlines": {name: fit["diagnostics"][0]["sentence"] for name, fit in stages.items()},
+        "diagnostics": [f"[{d['severity']}] {d['sentence']}" for d in fits[-1]["diagnostics"]],
+        "level": fits[-1]["diagnostics"][0]["severity"], "values": values, "intervals": intervals, "given": given,
         "inside": {n: inside(asked.true[n], ends) for n, ends in intervals.items()},
         "misled": sorted(n for n in given if far[n] and told[n][1]["explained"] and not hangs[n]),
     }  # fmt: skip
 
 
-def conditional(name: str, value: float, true: float, verdicts: list[str]) -> bool:
+def conditional(name: str, value: float, true: float, diagnostics: list[dict[str, Any]]) -> bool:
     """Whether a fit warns that a number depends on a fixed constant's value, or may be as far off as it is because of it."""
-    held = any(f"{name}:" in text.replace(",", ":") and "which is held" in text for text in verdicts)
-    reserved = [text for text in verdicts if text.startswith("[warning] intervals are for ")]
-    moved = [found for text in reserved for found in re.findall(rf"\b{re.escape(name)} by ([\d.e-]+)( %)?", text)]
-    reach = max((float(amount) * (abs(value) / 100 if percent else 1.0) for amount, percent in moved), default=0.0)
-    return held or reach >= abs(value - true) or any(name in text.partition("cannot tell it from ")[2] for text in reserved)
+    if any(d["code"] == "depends_on_fixed" and name in d["parameter"].split(", ") for d in diagnostics):
+        return True
+    reserved = [d for d in diagnostics if d["code"] == "fixed_uncertain" and d["severity"] == "warning"]
+    moved = [(d["value"], each) for d in reserved for each in d["facts"]["moved"] if each["name"] == name]
+    reach = max((each["reach"] * (abs(value) if each["log"] else 1.0) for _, each in moved), default=0.0)
+    return reach >= abs(value - true) or any(known is None for known, _ in moved)
 
 
 def inside(true: float, ends: list[float]) -> bool:

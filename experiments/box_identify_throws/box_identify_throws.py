@@ -109,7 +109,7 @@ def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> st
     chosen = tuple(RECIPE.stage(name) for name in kind.stages) or (*RECIPE.stages, RECIPE.stage("slid"))
     stages = tuple(replace(stage, free=_of_twin(stage.free_of(twin))) for stage in chosen)
     recordings = tuple(replace(t.for_timestep(twin.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
-    return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).verdict
+    return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).headline
 
 
 def _of_twin(free: tuple[str, ...]) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def answer(world: str, seed: int, count: int) -> dict[str, Any]:
         "alike": common - np.log(springs), "told": [not (named[name].assumed or named[name].hidden) for name in NAMES],
         "inside": inside.tolist(), "rest": [bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in rest],
         "explained": found.explained, "converged": found.converged, "chi2": found.reduced_chi2,
-        "verdicts": [verdict.text for verdict in found.verdicts], "cpu": time.process_time() - begin,
+        "verdicts": [d.sentence() for d in found.diagnostics], "cpu": time.process_time() - begin,
     }  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def run_fit(args: Fit) -> int:
                 "softening_alone": trends, "tolerance": [FREQUENCY, DECAY], "two_numbers": two_numbers(within, LOADS),
                 "held_out": [plain(x) for x in lines], "fitted": [plain(x) for x in within],
                 "modulus": modulus(frozen, moduli, within), "loads": [unseen(frozen, softening, load) for load in LOADS],
-                "converged": result.converged, "verdicts": [v.text for v in result.verdicts]}  # fmt: skip
+                "converged": result.converged, "diagnostics": [d.sentence() for d in result.diagnostics]}  # fmt: skip
     write_json(args.out / "numbers.json", document)
     write_atomically(args.out / "table.md", table(document).encode())
     draw(args.out / "picture.png", lines)

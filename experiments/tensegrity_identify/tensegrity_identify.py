@@ -162,8 +162,8 @@ def fit_throws(
     begin = time.process_time()
     if mode == "patch":
         fit = fit_patch(engine, throws, start)
-        found, verdict = constants_of(fit), fit.verdicts[0].text
-        told: dict[str, object] = {"constants": {e.name: e.text() for e in fit.estimates}, "verdict": verdict}
+        found, verdict = constants_of(fit), fit.diagnostics[0].sentence()
+        told: dict[str, object] = {"constants": {e.name: e.line() for e in fit.estimates}, "verdict": verdict}
     else:
         found = fit_law(engine, throws, start)
         told = {"constants": {name: float(getattr(found, name)) for name in PAPER}}

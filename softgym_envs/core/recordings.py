@@ -267,7 +267,7 @@ def read_recordings(
     """
     tables = [path for path in map(Path, paths) if path.suffix.lower() == ".csv"]
     if meters_per_pixel is not None and not any("px" in header_units(path) for path in tables):
-        raise DataError(f"meters_per_pixel={meters_per_pixel} is given, but no column of a CSV file is in px")
+        raise DataError(f"`meters_per_pixel={meters_per_pixel}` is given, but no column of a CSV file is in px")
     found: list[Trajectory] = []
     points: list[int] = []
     for path in map(Path, paths):

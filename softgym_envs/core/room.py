@@ -159,7 +159,7 @@ class Room:
             if name in ("model", "dt", "device") or (name not in allowed and not anything):
                 own = sorted(set(allowed) - {"model", "dt", "device", "room", "path"}) or ["none"]
                 named = "; dt, model and device are keywords of their own" if name in ("model", "dt", "device") else ""
-                raise OptionError(f"simulator_options has {name!r}; {_name(kind)} takes {', '.join(own)}{named}")
+                raise OptionError(f"`simulator_options` has {name!r}; {_name(kind)} takes {', '.join(own)}{named}")
         if dt is not None:
             check_number("dt", dt, positive=True, high=LONGEST_STEP, unit="s")
             keywords["dt"] = dt

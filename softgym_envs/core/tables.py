@@ -87,7 +87,7 @@ class Table:
             raise FileFormatError(f"{self.path}: column {name!r} has no unit in the header; write for example {example!r}")
         if unit == "px":
             if meters_per_pixel is None:
-                raise DataError(f"{self.path}: column {name!r} is in px; say how large a pixel is with meters_per_pixel=...")
+                raise DataError(f"{self.path}: column {name!r} is in px; say how large a pixel is with `meters_per_pixel=...`")
             return self.numbers(name) * check_number("meters_per_pixel", meters_per_pixel, positive=True), "m"
         si_unit, factor = to_si(unit, where=f"{self.path}: column {name!r}")
         return self.numbers(name) * factor, si_unit
@@ -120,7 +120,7 @@ class Table:
 
     def _rate(self, fps: float | None) -> float:
         if fps is None:
-            raise DataError(f"{self.path} has frames and no column 'time'; say how many frames a second has with fps=...")
+            raise DataError(f"{self.path} has frames and no column 'time'; say how many frames a second has with `fps=...`")
         return checked_rate(fps, self.path)
 
     def _number(self, line: int, name: str, cell: str) -> float:

@@ -241,7 +241,7 @@ class Trajectory:
         if not is_whole(self.period, dt):
             raise DataError(
                 f"rows are {self.period:.6g} s apart, no whole multiple of the simulator's dt = {dt:g} s; "
-                f"build the simulator with dt = {self.period / count:.6g} s ({count} substeps)"
+                f"say `dt` = {self.period / count:.6g} s ({count} substeps), or `fps`"
             )
         return replace(self, substeps=count)
 

@@ -193,7 +193,7 @@ def _check_excitation(problem: Checked) -> None:
     if problem.simulator.nu and not problem.free_motion and all(np.ptp(problem.controls(t), axis=0).max() == 0 for t in train):
         raise DataError(
             "the controls never change in the training recordings, so they excite nothing; record with varied controls, or say "
-            "free_motion=True if these are throws or releases"
+            "`free_motion=True` if these are throws or releases"
         )
 
 

@@ -101,13 +101,13 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
         size = _third_differences(recordings, name)
         if len(size) < FEWEST:
             raise DataError(
-                f"noise is not given, and that of {name} cannot be told from {len(size)} stretches of four rows without a gap, "
-                f"{FEWEST} are needed"
+                f"`noise` is not given, and that of {name} cannot be told from {len(size)} stretches of four rows without a "
+                f"gap, {FEWEST} are needed"
             )
         sigma = _deviation(size) / np.sqrt(20.0)
         largest = max(float(np.nanmax(np.abs(recording.select((name,)).values))) for recording in recordings)
         if sigma <= 1e-12 * max(largest, 1e-12):
-            raise DataError(f"noise is not given, and {name} shows none{_hung(recordings, name)}: give what is known of it")
+            raise DataError(f"`noise` is not given, and {name} shows none{_hung(recordings, name)}: give what is known of it")
         found[name] = float(sigma)
     return found
 

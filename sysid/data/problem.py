@@ -123,7 +123,7 @@ class FitProblem:
             checks.check_data(self)
         for name in SENSED:
             if name in self.free and not self.estimates_initial:
-                raise OptionError(f"{name} is free: predictions must not begin at measured angles; free_initial=True")
+                raise OptionError(f"{name} is free: predictions must not begin at measured angles; say `free_initial=True`")
 
     def _check_start(self) -> None:
         if type(self.constants) is not type(self.simulator.default_parameters):

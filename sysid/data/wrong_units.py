@@ -252,5 +252,5 @@ def _by_motion(problem: Checked, constants: Parameters) -> str:
         if size > 1e-9 and seen > TRAVEL * size:
             travel = f"travel over {seen:.3g}, the simulator's over {size:.3g} under the same controls"
             travel += looks_like(chosen, seen / size, MOTION_SLACK)
-            return f"wrong units: the columns in {chosen} {travel}; use SI, or say free_motion=True if it was thrown"
+            return f"wrong units: the columns in {chosen} {travel}; use SI, or say `free_motion=True` if it was thrown"
     return ""

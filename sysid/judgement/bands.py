@@ -130,27 +130,4 @@ def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> l
     return [float(np.sqrt(np.mean(square))) if len(square) else float("nan") for square in squares]
 
 
-def told(found: tuple[Band, ...], explained: bool) -> str:
-    """Bands in one sentence; "" without bands.
-
-    Args:
-        found: Bands.
-        explained: Whether the model explains the fitted data. If not, its constants suit only these rows.
-    """
-    if not found:
-        return ""
-    parts = []
-    for horizon in dict.fromkeys(band.horizon for band in found):
-        sizes = ", ".join(f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon)
-        parts.append(f"{horizon:.3g} s ahead within {sizes}")
-    parts[-1] += f", medians of {ROWS} rows"
-    few = min(found, key=lambda band: band.windows)
-    right = f"right {'; '.join(parts)} ({few.windows} windows"
-    if few.fitted == 0:
-        return f"nine of ten predictions of such recordings are {right} of recordings that were kept back)"
-    if explained:
-        return f"nine of ten predictions of such recordings are {right}, {few.fitted} of them fitted)"
-    return f"nine of ten predictions of the fitted recordings are {right}); of new ones fewer are: hold one out to know"
-
-
-__all__ = ["Band", "bands", "scores", "told"]
+__all__ = ["Band", "bands", "scores"]

@@ -95,10 +95,8 @@ def _sides(problem: FitProblem, theta: Array) -> list[str]:
     ]
 
 
-def pressed(problem: FitProblem, theta: Array, found: Identifiability) -> tuple[str, ...]:
-    """Hidden constants that the method moved to a bound, where they may have lost their effect."""
+def pressed(problem: FitProblem, theta: Array, found: Identifiability) -> tuple[tuple[str, str], ...]:
+    """Hidden constants that the method moved to a bound, where they may have lost their effect, and that bound."""
     start, end = _sides(problem, problem.encode(problem.constants)), _sides(problem, theta)
     named = zip(problem.free, found.hidden, start, end, strict=True)
-    return tuple(
-        f"{name} was pressed to its {after} bound" for name, hidden, before, after in named if hidden and after and not before
-    )
+    return tuple((name, after) for name, hidden, before, after in named if hidden and after and not before)

@@ -1,4 +1,4 @@
-"""From the end of a minimisation to a `FitResult`: uncertainty, identifiability, verdicts, errors on held-out data.
+"""From the end of a minimisation to a `FitResult`: uncertainty, identifiability, diagnostics, errors on held-out data.
 
 Shared by every method. Legend: S segments, L' compared rows, m channels, p constants, n tangent.
 """
@@ -36,7 +36,7 @@ from .uncertainty import (
     quantile_95,
 )
 from .validation import open_loop, trace
-from .verdicts import ESTIMATED, Evidence, misfit, verdicts
+from .verdicts import ESTIMATED, Evidence, diagnostics, misfit
 from .whiteness import Whiteness, whiteness
 
 Array = NDArray[np.float64]
@@ -147,7 +147,7 @@ def judge(
         combinations=combinations(found, theta, quantile, problem.specs),
         posterior=_of_the_robot(problem, theta, covariance),
         noise=dict(_noise(problem, system)), noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
-        singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
+        singular_values=tuple(float(s) for s in found.singular_values), diagnostics=diagnostics(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters, view),
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, misfit=misfit(evidence), view=view,

@@ -1,4 +1,4 @@
-"""Result of a fit: estimates, their uncertainty, and verdicts in words.
+"""Result of a fit: estimates, their uncertainty, and diagnostics.
 
 `sysid.report.save` writes it to files.
 """
@@ -19,19 +19,11 @@ from ..data.problem import FitProblem
 from ..data.view import View
 from ..least_squares.levenberg import IterLog
 from .bands import Band
+from .sentences import Diagnostic, Severity
 from .uncertainty import Combination, PosteriorParameters
 from .validation import HorizonError, Trace
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One sentence on a fit."""
-
-    level: str
-    """ok, note, warning or failure."""
-    text: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class Estimate:
         """Unit to print after a number: " kg"; empty without a unit."""
         return "" if self.unit == "-" else f" {self.unit}"
 
-    def text(self) -> str:
+    def line(self) -> str:
         """One line for people, without a number for a hidden constant."""
         if self.hidden and self.interval != self.bounds:
             low, high = self.interval
@@ -104,7 +96,7 @@ class FitResult:
     dof: int
     singular_values: tuple[float, ...]
     """Singular values of the weighted Jacobian in fit coordinates."""
-    verdicts: tuple[Verdict, ...]
+    diagnostics: tuple[Diagnostic, ...]
     """The first is the headline."""
     log: tuple[IterLog, ...]
     start_costs: tuple[float, ...]
@@ -176,30 +168,43 @@ class FitResult:
 
     @property
     def usable(self) -> bool:
-        """Whether the headline is no failure."""
-        return self.verdicts[0].level != "failure"
+        """Whether the headline does not forbid to use the constants."""
+        return self.diagnostics[0].severity != "do_not_use"
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of the diagnostics, headline first."""
+        return tuple(d.code for d in self.diagnostics)
+
+    def of(self, code: str) -> tuple[Diagnostic, ...]:
+        """The diagnostics of one code."""
+        return tuple(d for d in self.diagnostics if d.code == code)
 
     def distribution(self) -> PosteriorParameters:
         """Posterior of the fit, for domain randomisation."""
         return self.posterior
 
-    def with_verdict(self, level: str, text: str) -> FitResult:
-        """Copy with one more sentence; a failure becomes the headline."""
-        added = Verdict(level, text)
-        return replace(self, verdicts=(added, *self.verdicts) if level == "failure" else (*self.verdicts, added))
+    def with_diagnostic(
+        self, code: str, severity: Severity, parameter: str = "", *numbers: float | None, **facts: Any
+    ) -> FitResult:
+        """Copy with one more diagnostic; one that forbids to use the constants becomes the headline."""
+        value, limit = (*numbers, None, None)[:2]
+        added = Diagnostic(code, severity, parameter, value, limit, facts)
+        first = severity == "do_not_use"
+        return replace(self, diagnostics=(added, *self.diagnostics) if first else (*self.diagnostics, added))
 
-    def with_reservation(self, text: str) -> FitResult:
+    def with_reservation(self, code: str, parameter: str = "", *numbers: float | None, **facts: Any) -> FitResult:
         """Copy with a warning; a headline that is `ok` then has reservations."""
-        first, *others = self.verdicts
-        if first.level == "ok":
-            first = Verdict("warning", f"{first.text.partition(';')[0]}, with reservations")
-        return replace(self, verdicts=(first, *others)).with_verdict("warning", text)
+        first, *others = self.diagnostics
+        if first.severity == "ok":
+            first = replace(first, code="identified_with_reservations", severity="warning")
+        return replace(self, diagnostics=(first, *others)).with_diagnostic(code, "warning", parameter, *numbers, **facts)
 
     def summary(self) -> str:
-        """A few lines for people: verdicts, then constants."""
+        """A few lines for people: diagnostics, then constants."""
         whose = "" if self.explained else ", of this model alone"
-        lines = [f"[{v.level}] {v.text}" for v in self.verdicts]
-        lines += [e.text() if e.hidden else f"{e.text()}{whose}" for e in self.estimates]
+        lines = [f"[{d.severity}] {d.sentence()}" for d in self.diagnostics]
+        lines += [e.line() if e.hidden else f"{e.line()}{whose}" for e in self.estimates]
         lines += [
             f"{c.formula} = {c.value:.6g} {c.unit}, 95 % [{c.interval[0]:.6g}, {c.interval[1]:.6g}]" for c in self.combinations
         ]
@@ -214,7 +219,7 @@ class FitResult:
             "coordinates": {name: self.parameters.specs()[name].scale for name in self.posterior.names},
         }
         plain = {
-            "method": self.method, "verdicts": [asdict(v) for v in self.verdicts], "converged": self.converged,
+            "method": self.method, "diagnostics": [d.to_json() for d in self.diagnostics], "converged": self.converged,
             "parameters": {"kind": type(self.parameters).__name__, **_scalars(self.parameters)}, "start": _scalars(self.start),
             "estimates": [asdict(e) for e in self.estimates], "combinations": [asdict(c) for c in self.combinations],
             "posterior": posterior, "noise": self.noise, "noise_known": self.noise_known, "reduced_chi2": self.reduced_chi2,

@@ -151,29 +151,15 @@ def combinations(
     return tuple(found)
 
 
-def describe_null(identifiability: Identifiability, specs: tuple[ParameterSpec, ...]) -> tuple[str, ...]:
-    """One sentence per null direction or group of them, naming the constants."""
-    hidden = [spec.name for spec, h in zip(specs, identifiability.hidden, strict=True) if h]
-    if not hidden:
-        return ()
-    why = "for any data of this kind" if all(identifiability.structural) else "at this noise"
-    alone = [
-        spec.name
-        for spec, row in zip(specs, identifiability.seen, strict=True)
-        if spec.name in hidden and np.abs(row).max(initial=0.0) <= TAKES_PART
-    ]
-    sentences = [f"{name} is not identifiable ({why}): it has no effect on what was measured" for name in alone]
-    rest = [name for name in hidden if name not in alone]
-    if rest:
-        weights = _complement(identifiability.null, identifiability.hidden)
-        named = [_formula(w, specs) for w in weights if np.any(w != 0)]
-        seen = (
-            f"only {' and '.join(named)} {'is' if len(named) == 1 else 'are'} seen"
-            if named
-            else "no combination of them is seen"
-        )
-        sentences.append(f"{', '.join(rest)} are not identifiable one by one ({why}): {seen}")
-    return tuple(sentences)
+def without_effect(found: Identifiability, specs: tuple[ParameterSpec, ...]) -> tuple[str, ...]:
+    """Hidden constants that take part in no seen direction."""
+    named = zip(specs, found.hidden, found.seen, strict=True)
+    return tuple(spec.name for spec, hidden, row in named if hidden and np.abs(row).max(initial=0.0) <= TAKES_PART)
+
+
+def seen_combinations(found: Identifiability, specs: tuple[ParameterSpec, ...]) -> tuple[str, ...]:
+    """Formulas of the seen combinations of hidden constants."""
+    return tuple(_formula(w, specs) for w in _complement(found.null, found.hidden) if np.any(w != 0))
 
 
 def quantile_95(known_noise: bool, dof: int) -> float:

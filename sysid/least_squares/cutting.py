@@ -45,7 +45,7 @@ def cut(
     horizon = min(steps or longest, longest)
     if not problem.full_state and not free and problem.initial_state is None and horizon < longest:
         raise OptionError(
-            "the recordings hold only part of the state: short segments need free_initial=True, or fit single_shooting"
+            "the recordings hold only part of the state: short segments need `free_initial=True`, or fit single_shooting"
         )
     known = states or [_start_states(problem, trajectory, horizon) for trajectory in trajectories]
     parts = enumerate(zip(trajectories, known, strict=True))

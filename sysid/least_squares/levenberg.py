@@ -59,7 +59,7 @@ class Outcome(StrEnum):
             "noise": "converged: the constants move by nothing beside their errors",
             "gradient": "converged: the gradient vanishes",
             "zero": "converged: the residual is zero to rounding",
-            "iterations": "stopped at the largest number of iterations: raise max_iterations",
+            "iterations": "stopped at the largest number of iterations: raise `max_iterations`",
             "edge": "stopped at the edge of what the model can do: start elsewhere",
         }[self.value]
 

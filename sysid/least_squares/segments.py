@@ -281,7 +281,7 @@ class Segments:
         constants, unknown = make(theta, starts, states, residual)
         if not (np.isfinite(constants).all() and np.isfinite(unknown).all()):
             where = self.problem.decode(theta)
-            raise DataError(f"the derivatives of the simulation are not finite at {where}; try jacobian='differences'")
+            raise DataError(f"the derivatives of the simulation are not finite at {where}; try `jacobian='differences'`")
         present = self.present[..., None]
         return Derivative(residual, np.where(present, constants, 0.0), np.where(present, unknown, 0.0))
 

@@ -31,7 +31,8 @@ from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
 from ..judgement.judge import NOTHING, Ending, judge
-from ..judgement.result import FitResult, Verdict
+from ..judgement.result import FitResult
+from ..judgement.sentences import Diagnostic
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from .followed import CONTROL, Alike, Choices, Tracker, anchored, control_noise, set_apart, with_others
@@ -110,21 +111,19 @@ def innovations(
     begin = time.perf_counter()
     problem = begun(problem, trackers, noise, options)
     ended = _minimum(problem, problem, trackers, noise, options)
-    said = ""
-    there = ended.ending.converged
+    second, there = False, ended.ending.converged
     if not there or ended.variance > MUCH:
         again = _again(problem, trackers, noise, options)
         if again is not None and again.variance <= ended.variance * (LOWER if there else 1.0):
-            ended, said = again, "a first fit ended elsewhere; this one begins where filters end that forget errors sooner"
+            ended, second = again, True
     ending = replace(ended.ending, seconds=time.perf_counter() - begin)
     varied, lost = with_others(problem, options.tracker, choices or {}, ending.theta, noise)
     apart = set_apart(problem, options.tracker, alike or {}, ending.theta, noise)
     judged = judge(problem, ended.system, ending, errors=options.errors, varied=varied, alike=apart, unit=True)
     result = explained(judged, ended.system, ending.theta)
     for cause in lost:
-        text = f"with another amount of {cause} the model does not follow the recordings: what it leaves open is not known"
-        result = result.with_verdict("warning", text)
-    return result.with_verdict("note", said) if said else result
+        result = result.with_diagnostic("choice_not_followed", "warning", cause)
+    return result.with_diagnostic("second_fit", "note", how="forgetful") if second else result
 
 
 class Ended(NamedTuple):
@@ -271,14 +270,13 @@ def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitRes
     lag = np.mean(white[1:] * white[:-1], axis=0) / np.maximum(np.mean(white**2, axis=0), 1e-300)
     limit = CHANCE / np.sqrt(len(white))
     lasting = [f"{name} {value:.2f}" for name, value in zip(result.noise, lag, strict=True) if value > limit]
-    large = any("cannot explain" in verdict.text for verdict in result.verdicts)
+    large = "noise_exceeded" in result.codes
     if result.reduced_chi2 < NOTHING:
         return result
     result = replace(result, misfit=max(result.misfit, float(lag.max()) / limit))
     if not (lasting or large):
         return result
-    why = [f"errors last from row to row ({', '.join(lasting)}; by chance up to {limit:.2f})"] if lasting else []
-    why += [f"errors are {np.sqrt(result.reduced_chi2):.2f} times what noise makes"] if large else []
-    head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
-    said, first = Verdict("warning", head), 0 if result.usable else 1
-    return replace(result, verdicts=(*result.verdicts[:first], said, *result.verdicts[first:]))
+    facts = {"lasting": lasting, "chance": float(limit), "factor": float(np.sqrt(result.reduced_chi2)) if large else 0.0}
+    names = ", ".join(e.name for e in result.estimates if not e.hidden)
+    said, first = Diagnostic("model_mismatch", "warning", names, result.misfit, 1.0, facts), 0 if result.usable else 1
+    return replace(result, diagnostics=(*result.diagnostics[:first], said, *result.diagnostics[first:]))

@@ -171,7 +171,7 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
     options, begin = options or MpecOptions(), time.perf_counter()
     if problem.known_noise is None:
         raise OptionError(
-            "noise is not given: complementarity needs it (standard deviation per column) to know when it is done"
+            "`noise` is not given: complementarity needs it (standard deviation per column) to know when it is done"
         )
     if problem.full_state:
         raise OptionError("all state entries are measured; this method fits recordings of a part of them, such as positions")
@@ -195,11 +195,9 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
 
 
 def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> FitResult:
-    """The result with constants from the noise box, or with the verdict that nothing is inside."""
+    """The result with constants from the noise box, or with the diagnostic that nothing is inside."""
     if not solution.boxed:
-        return result.with_verdict(
-            "warning", f"MISSED: no constants leave all residuals within the stated bound of {_SIDES}; these are least squares"
-        )
+        return result.with_diagnostic("outside_noise_bound", "warning", "", None, _SIDES)
     values = problem.vectors(solution.samples)[:, problem.columns]
     low, high = np.quantile(values, [0.025, 0.975], axis=0)
     best = problem.vectors(solution.theta[None])[0, problem.columns]
@@ -209,7 +207,7 @@ def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> F
     )
     posterior = replace(result.posterior, mean=solution.theta, covariance=np.atleast_2d(np.cov(solution.samples, rowvar=False)))
     found = replace(result, estimates=estimates, posterior=posterior, parameters=problem.decode(solution.theta))
-    return found.with_verdict("note", f"constants are the mean of what noise within {_SIDES} allows, intervals 95 % of it")
+    return found.with_diagnostic("noise_bound", "note", "", None, _SIDES)
 
 
 def gate(system: ShootingSystem, options: MpecOptions, *, estimated: bool = False) -> float:
@@ -218,7 +216,7 @@ def gate(system: ShootingSystem, options: MpecOptions, *, estimated: bool = Fals
     return count + 4.0 * float(np.sqrt(((0.8 if options.box else 2.0) + ESTIMATED * estimated) * count))
 
 
-_SIDES = "1.73 standard deviations"
+_SIDES = 3.0**0.5
 
 
 # --- Ways to a minimum ------------------------------------------------------------------------------------------------

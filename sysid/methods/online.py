@@ -144,7 +144,7 @@ def _check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory
         DataError: There are several recordings, or fewer rows than the window.
     """
     if problem.known_noise is None:
-        raise OptionError("noise is not given: the arrival cost needs its standard deviation per column")
+        raise OptionError("`noise` is not given: the arrival cost needs its standard deviation per column")
     if len(problem.split.train) != 1 or problem.split.train[0].num_steps < options.window:
         rows = [t.num_steps for t in problem.split.train]
         raise DataError(f"recordings of {rows} steps, expected one of at least {options.window} (window)")

@@ -87,7 +87,7 @@ def bootstrap_filter(problem: FitProblem, options: ParticleOptions | None = None
     """
     options, begin = options or ParticleOptions(), time.perf_counter()
     if problem.known_noise is None:
-        raise OptionError("noise is not given: a filter needs its standard deviation per column")
+        raise OptionError("`noise` is not given: a filter needs its standard deviation per column")
     if len(problem.split.train) != 1:
         raise DataError(f"{len(problem.split.train)} recordings, a filter takes one")
     (recording,), rng = tuple(problem.split.train), np.random.default_rng(options.seed)

@@ -177,7 +177,7 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
     offered = is_exact(problem.simulator) and len(problem.own) == len(problem.free)
     if jacobian == "exact" and not offered:
         what = f"{type(problem.simulator).__name__} has no exact derivatives for {', '.join(problem.free)}"
-        raise OptionError(f"{what}; use jacobian='differences'")
+        raise OptionError(f"{what}; use `jacobian='differences'`")
     if jacobian == "auto":
         starts = problem.estimates_initial and not problem.noisy
         return offered and problem.simulator.n <= 2 * (len(problem.free) + (len(problem.unknown_start) if starts else 0))
@@ -203,9 +203,9 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
         return found
     if not again.converged or remaining_share(again, found) > (LOWER if found.converged else 1.0):
         return found
-    said = f"{_in_vain(found)}; this one begins at what segments of {options.near} rows give"
     seconds = found.seconds + short.seconds + again.seconds
-    return replace(again, seconds=seconds).with_verdict("note", said)
+    again = replace(again, seconds=seconds)
+    return again.with_diagnostic("second_fit", "note", how="short", converged=found.converged, rows=options.near)
 
 
 def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
@@ -252,13 +252,9 @@ def _explaining(problem: FitProblem, method: str, steps: int | None, options: Sh
     except DataError:
         return found
     best = again if again.converged and again.explained else ranked(found, again)[0]
-    told = best if best is found else best.with_verdict("note", f"{_in_vain(found)}; this one grew in another way")
-    return replace(told, seconds=found.seconds + again.seconds)
-
-
-def _in_vain(found: FitResult) -> str:
-    """Half a sentence on the end of a fit that is replaced by another."""
-    return f"a first fit ended at {'a minimum that did not explain the data' if found.converged else 'no minimum'}"
+    if best is not found:
+        best = best.with_diagnostic("second_fit", "note", how="grown", converged=found.converged)
+    return replace(best, seconds=found.seconds + again.seconds)
 
 
 def _fit(
@@ -316,8 +312,7 @@ def _fit(
     found = replace(found, ended=Ended(judged.whole(last.theta, last.blocks), journal.sigma))
     if cleaned.share == 0.0:
         return found
-    said = f"{100 * cleaned.share:.2g} % of the points are farther off than {FAR:g} standard deviations: outliers, left out"
-    return replace(found, provenance=provenance_of(problem)).with_verdict("note", said)
+    return replace(found, provenance=provenance_of(problem)).with_diagnostic("outliers", "note", "", cleaned.share, FAR)
 
 
 def _settled(segments: Segments, journal: Journal, starts: int, scale: Array) -> bool:

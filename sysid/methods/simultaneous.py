@@ -144,7 +144,7 @@ def transcribed(problem: FitProblem, form: ComplementarityForm, observe: Any, sc
     """
     sigma = problem.known_noise
     if sigma is None:
-        raise OptionError("noise is not given: say how large the measurement noise of every column is")
+        raise OptionError("`noise` is not given: say how large the measurement noise of every column is")
     if (problem.measurement is None) != (observe is None):
         raise OptionError("observe is the CasADi function of the problem's measurement: give both or neither")
     windows = tuple(window_of(problem, recording, form) for recording in problem.split.train)

@@ -60,17 +60,13 @@ def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
     )
     posterior, places = best.posterior, [problem.free.index(name) for name in best.posterior.names]
     covariance = widened(posterior.covariance, posterior.mean, NORMAL, (), REACH * apart[places])
-    moved = [
-        f"{e.name} {getattr(second.parameters, e.name):.3g}"
+    moved = {
+        e.name: float(getattr(second.parameters, e.name))
         for e in best.estimates
         if e.name in problem.own and not e.hidden and not e.interval[0] <= getattr(second.parameters, e.name) <= e.interval[1]
-    ]
+    }
     found = replace(best, estimates=estimates, posterior=PosteriorParameters(posterior.names, posterior.mean, covariance))
-    if not moved:
-        return found
-    return found.with_reservation(
-        f"another way to the same data ends at {', '.join(moved)}, farther off than noise explains: intervals allow for it"
-    )
+    return found.with_reservation("fits_disagree", ", ".join(moved), moved=moved) if moved else found
 
 
 def _reaching(problem: FitProblem, place: int, estimate: Estimate, reach: float) -> Estimate:

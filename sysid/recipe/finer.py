@@ -33,7 +33,7 @@ MOST, LESS = 4, 0.5
 
 
 def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable[[str], None] = lambda what: None) -> FitResult:
-    """The result, with a sentence where finer steps explain what it does not; constants stay those of its own simulator.
+    """The result, with a diagnostic where finer steps explain what it does not; constants stay those of its own simulator.
 
     `say` is called with a line before every try.
     """
@@ -54,14 +54,11 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable
             break
     if not again.usable or again.misfit > (WORTH if again.explained else PART) * result.misfit:
         return result
-    told, before = "; ".join(e.text() for e in again.estimates), f"{problem.simulator.dt:g} s"
-    changed = problem.spec.differences(again.spec)
-    coarse = f"the simulator's own step of {before}" + (", or what else is coarse in it," if changed else "")
-    fine = f"in steps of {simulator.dt:g} s" + (f" with {changed}" if changed else "")
-    if again.explained:
-        return result.with_verdict("warning", f"{coarse} is why: {fine} the data are explained: {told}")
-    rest = f"{100 * remaining_share(again, result):.2g} % of the squared residuals are left"
-    return result.with_verdict("warning", f"{coarse} is a part of why: {fine} {rest}: {told}")
+    return result.with_diagnostic(
+        "step_matters", "warning", "dt", remaining_share(again, result), None,
+        before=problem.simulator.dt, after=simulator.dt, changed=problem.spec.differences(again.spec),
+        adequate=again.explained, told="; ".join(e.line() for e in again.estimates),
+    )  # fmt: skip
 
 
 __all__ = ["blamed"]

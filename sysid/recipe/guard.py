@@ -50,10 +50,6 @@ def _parted(trajectory: Trajectory) -> tuple[Trajectory, Trajectory] | None:
     return trajectory.window(trajectory.times[0], cut), trajectory.window(cut, trajectory.times[-1])
 
 
-KEPT = "KEPT the constants before this stage"
-"""How the headline begins of a stage whose constants are not used."""
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Comparison of constants after a fit with those before it."""
@@ -67,16 +63,6 @@ class Comparison:
     def better(self) -> bool:
         """Whether the constants of the fit are to be used."""
         return self.ratio <= 1.0 + CHANCE
-
-    def text(self, converged: bool) -> str:
-        """Verdict in one sentence; "" where there is none."""
-        if not self.better:
-            many = f"{self.ratio:.3g} times as large"
-            return f"{KEPT}, not those below: with these, errors on {self.data} are {many}"
-        if not converged:
-            share = f"errors on {self.data} are {100 * self.ratio:.3g} % of those before"
-            return f"NOT CONVERGED, but used to predict, as {share}: no measurement of these constants"
-        return ""
 
 
 def better_start(problem: FitProblem, before: Parameters) -> FitProblem:

@@ -37,7 +37,7 @@ QUICK = ShootingOptions(compare=False, scan=False)
 
 
 def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
-    """The result, with a failure in one sentence where another label explains the data and this one does not.
+    """The result, not to be used, where another label explains the data and this one does not.
 
     For free motions that are seen in part and whose noise is known; others are judged before the fit.
     """
@@ -52,47 +52,45 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
         except SoftgymError:
             return result
         if as_given.reduced_chi2 <= LARGE**2:
-            times = np.sqrt(result.reduced_chi2 / as_given.reduced_chi2)
-            return result.with_verdict(
-                "warning", f"the stated noise is some {times:.2g} times smaller than the recordings' own"
-            )
+            times = float(np.sqrt(result.reduced_chi2 / as_given.reduced_chi2))
+            return result.with_diagnostic("noise_understated", "warning", "noise", times, LARGE)
     found = []
-    for words, remedy, meant in [*_units(kind), *_axes(problem.column_names, kind)]:
+    for what, words, remedy, meant in [*_units(kind), *_axes(problem.column_names, kind)]:
         try:
             again = single_shooting(relabelled(problem, meant), QUICK)
         except SoftgymError:
             continue
         if again.converged and BETTER**2 * again.reduced_chi2 < as_given.reduced_chi2:
-            found.append((again.reduced_chi2, words, remedy, again))
+            found.append((again.reduced_chi2, what, words, remedy, again))
     if not found:
         return result
     found.sort(key=lambda entry: entry[0])
-    chi2, words, remedy, again = found[0]
-    words += "".join(f", or {other.partition(': ')[2]}" for value, other, _, _ in found[1:] if value <= ALIKE**2 * chi2)
-    told = "; ".join(estimate.text() for estimate in again.estimates)
-    gain = f"residuals are {np.sqrt(chi2):.2g} times the noise, not {np.sqrt(as_given.reduced_chi2):.3g} times ({told})"
-    beside = "" if chi2 <= TOLD**2 else ". Something else is wrong, too (another robot or model?), so it may be another label"
-    return result.with_verdict("failure", f"{words}; so read, {gain}{beside}. {remedy}")
+    chi2, what, words, remedy, again = found[0]
+    return result.with_diagnostic(
+        "wrong_label", "do_not_use", words, float(np.sqrt(chi2)), TOLD, what=what, remedy=remedy,
+        others=[other for value, _, other, _, _ in found[1:] if value <= ALIKE**2 * chi2],
+        before=float(np.sqrt(as_given.reduced_chi2)), told="; ".join(estimate.line() for estimate in again.estimates),
+    )  # fmt: skip
 
 
-def _units(kind: NDArray[np.str_]) -> Iterator[tuple[str, str, Array]]:
-    """Other units: in words, the remedy, and the matrix (ny, ny) that converts the columns."""
+def _units(kind: NDArray[np.str_]) -> Iterator[tuple[str, str, str, Array]]:
+    """Other units: "units", in words, the remedy, and the matrix (ny, ny) that converts the columns."""
     for words, factors in hypotheses(kind):
-        yield f"wrong units: the {words}", "Convert to SI", np.diag(factors)
+        yield "units", f"the {words}", "Convert to SI", np.diag(factors)
 
 
-def _axes(names: tuple[str, ...], kind: NDArray[np.str_]) -> Iterator[tuple[str, str, Array]]:
+def _axes(names: tuple[str, ...], kind: NDArray[np.str_]) -> Iterator[tuple[str, str, str, Array]]:
     """Other axes: image coordinates, y down, of a motion in a plane; two columns of one unit exchanged."""
     axes = [name.split(".")[-1] for name in names]
     turned = np.array([axis == "y" for axis in axes]) | (kind == "rad")
     if "y" in axes and "z" not in axes:
-        words = "wrong axes: y and angles look as if they were in image coordinates, y down"
-        yield words, "Give --flip-y", np.diag(np.where(turned, -1.0, 1.0))
+        words = "y and angles look as if they were in image coordinates, y down"
+        yield "axes", words, "Give `flip_y=True`", np.diag(np.where(turned, -1.0, 1.0))
     pairs = [(i, j) for i, j in itertools.combinations(range(len(names)), 2) if kind[i] == kind[j]]
     for i, j in pairs if len(pairs) <= MOST_PAIRS else ():
         order = np.arange(len(names))
         order[[i, j]] = j, i
-        yield f"wrong columns: {names[i]} and {names[j]} look exchanged", "Exchange them", np.eye(len(names))[order]
+        yield "columns", f"{names[i]} and {names[j]} look exchanged", "Exchange them", np.eye(len(names))[order]
 
 
 def relabelled(problem: FitProblem, meant: Array) -> FitProblem:

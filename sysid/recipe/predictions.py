@@ -8,17 +8,12 @@ from softgym_envs.core.errors import DataError
 
 from ..data.noise import noise_of
 from ..data.problem import FitProblem
-from ..judgement.bands import FEWEST, HORIZONS, bands, told
+from ..judgement.bands import FEWEST, HORIZONS, ROWS, bands
 from ..judgement.result import FitResult
-
-INTERVALS = (
-    "the model does not explain these data: intervals are of the constants with which it predicts such recordings best, and of "
-    "what its error leaves open, not of the robot's own"
-)
 
 
 def banded(problem: FitProblem, result: FitResult) -> FitResult:
-    """The result with bands of predictions (`judgement.bands`), and sentences on them.
+    """The result with bands of predictions (`judgement.bands`), and diagnostics on them.
 
     Args:
         problem: As it was fitted; recordings that it held out are predicted, too.
@@ -27,31 +22,34 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
     found = bands(problem.replace(view=result.view), result.parameters)
     result = replace(result, bands=found)
     if found:
-        result = result.with_verdict("note", told(found, result.explained))
+        few = min(found, key=lambda band: band.windows)
+        sizes = [
+            (horizon, [f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon])
+            for horizon in dict.fromkeys(band.horizon for band in found)
+        ]
+        result = result.with_diagnostic(
+            "prediction_interval", "note", sizes=sizes, rows=ROWS, windows=few.windows, fitted=few.fitted,
+            adequate=result.explained,
+        )  # fmt: skip
     if result.explained:
         return result
-    shortest = (FEWEST + 1) * HORIZONS[0] / 2
     known = problem.full_state or problem.estimates_initial
-    where = f"bands of predictions need {shortest:g} s" if known and not found else ""
-    if found and all(band.fitted == 0 for band in found):
-        where = "trust the bands of predictions"
-    if not found and not result.noise_known:
-        where = "; ".join(part for part in (_far(problem, result), where) if part)
-    return result.with_verdict("note", f"{INTERVALS}; {where}" if where else INTERVALS)
+    need = (FEWEST + 1) * HORIZONS[0] / 2 if known and not found else 0.0
+    trust = bool(found) and all(band.fitted == 0 for band in found)
+    far = () if found or result.noise_known else _far(problem, result)
+    unit = problem.column_units[problem.column_names.index(far[0])] if far else ""
+    return result.with_diagnostic("intervals_of_model", "note", *far, need=need, trust=trust, unit=unit)
 
 
-def _far(problem: FitProblem, result: FitResult) -> str:
-    """Errors of predictions of the fitted recordings beside the noise of these, in words; "" where these show none."""
+def _far(problem: FitProblem, result: FitResult) -> tuple[str, float, float] | tuple[()]:
+    """The column that fitted predictions miss by most beside its noise, by how much, and that noise; () where none shows."""
     names = tuple(name for name in problem.column_names if name in result.noise)
     try:
-        told = noise_of(problem.split.train, names)
-        worst = max(names, key=lambda name: result.noise[name] / told[name])
+        noise = noise_of(problem.split.train, names)
+        worst = max(names, key=lambda name: result.noise[name] / noise[name])
     except (DataError, ValueError):
-        return ""
-    unit = problem.column_units[problem.column_names.index(worst)]
-    return (
-        f"predictions of these are off by up to {result.noise[worst]:.2g} {unit} ({worst}), noise is {told[worst]:.2g} {unit}"
-    )
+        return ()
+    return worst, result.noise[worst], noise[worst]
 
 
 __all__ = ["banded"]

@@ -1,8 +1,8 @@
 """Fits a room's recipe stage by stage ([Wang2020] IV-D): constants of one stage are fixed, or refined, in the next.
 
 The first group of constants is the one that the model describes best (cables and motors, from a recording in the air); contact
-follows. Every stage is saved when it is done, so that an interrupted run can be resumed there. If a stage's
-constants predict held-out data worse than those before it, a verdict says so, and the constants before it are used (`.guard`).
+follows. Every stage is saved when it is done, so that an interrupted run can be resumed there. If a stage's constants predict
+held-out data worse than those before it, a diagnostic says so, and the constants before it are used (`.guard`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..judgement.result import FitResult
+from ..judgement.sentences import Diagnostic
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
-from ..judgement.verdicts import NOT_CONVERGED
 from ..report.files import copy_constants, load_distribution, save
-from .guard import KEPT, better_start, compare
+from .guard import CHANCE, better_start, compare
 from .predictions import banded
 from .stage import CHECKPOINT, FIT, Interrupted, fit_without_bands, saying
 from .stage_problem import guarded, stage_problem
@@ -40,24 +40,28 @@ class StageResult:
     free: tuple[str, ...]
     parameters: Parameters
     posterior: PosteriorParameters
-    verdict: str
-    """Headline of the fit."""
-    text: str
-    """Summary of the fit."""
+    diagnostics: tuple[Diagnostic, ...]
+    """Headline first."""
     fit: FitResult | None
     """None where it was read from the files of an earlier run."""
-    usable: bool = True
-    """Whether the headline is no failure."""
     view: View = field(default_factory=View)
     """Constants of the recordings."""
 
     @classmethod
     def of(cls, name: str, found: FitResult) -> StageResult:
         """The result of a fit."""
-        return cls(
-            name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
-            found.usable, found.view,
-        )  # fmt: skip
+        return cls(name, found.free, found.parameters, found.distribution(), found.diagnostics, found, found.view)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the headline does not forbid to use the constants."""
+        return self.diagnostics[0].severity != "do_not_use"
+
+    def summary(self) -> str:
+        """A few lines for people: diagnostics, then constants where the fit is there."""
+        if self.fit is not None:
+            return self.fit.summary()
+        return "\n".join(f"[{d.severity}] {d.sentence()}" for d in self.diagnostics)
 
 
 @dataclass(frozen=True)
@@ -88,16 +92,16 @@ class Identification:
         failed: dict[str, bool] = {}
         for stage in self.stages:
             for name in stage.free:
-                if stage.usable or not stage.verdict.startswith(KEPT):
+                if stage.usable or stage.diagnostics[0].code != "kept_previous":
                     failed[name] = not stage.usable
                 failed.setdefault(name, True)
         return tuple(name for name, bad in failed.items() if bad)
 
     @property
-    def verdict(self) -> str:
-        """Headlines of the decisive stages, with their names where there are several."""
-        only = len(self.decisive) == 1
-        return "; ".join(stage.verdict if only else f"{stage.name}: {stage.verdict}" for stage in self.decisive)
+    def headline(self) -> str:
+        """Headlines of the decisive stages in words, with their names where there are several."""
+        said = [(stage.name, stage.diagnostics[0].sentence()) for stage in self.decisive]
+        return said[0][1] if len(said) == 1 else "; ".join(f"{name}: {sentence}" for name, sentence in said)
 
     def distribution(self) -> JointParameters:
         """Posterior of the decisive stages, for domain randomisation."""
@@ -106,10 +110,10 @@ class Identification:
     def summary(self) -> str:
         """Summaries of all stages; those that decide nothing are marked."""
         if len(self.stages) == 1:
-            return self.stages[0].text
+            return self.stages[0].summary()
         begins = " (a start alone: later stages fit its constants again, and judge them)"
         heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
-        return "\n".join(f"{head}\n{stage.text}" for head, stage in zip(heads, self.stages, strict=True))
+        return "\n".join(f"{head}\n{stage.summary()}" for head, stage in zip(heads, self.stages, strict=True))
 
 
 class RecipeInterrupted(KeyboardInterrupt):
@@ -234,13 +238,15 @@ def _solved(
 
 
 def _guarded(found: FitResult, problem: FitProblem) -> FitResult:
-    """The result, or the constants before it where these predict kept-back data better, as a verdict then says."""
+    """The result, or the constants before it where these predict kept-back data better, as a diagnostic then says."""
     judged = compare(found.open_loop)
     better = judged.better or found.explained  # a fit that leaves only noise is worse by chance only
-    said = "" if better and not judged.better else judged.text(found.converged)
-    if said:
-        others = found.verdicts[1:] if found.verdicts[0].text == NOT_CONVERGED else found.verdicts
-        found = replace(found, verdicts=others).with_verdict("failure", said)
+    if not better or (judged.better and not found.converged):
+        others = found.diagnostics[1:] if found.codes[0] == "not_converged" else found.diagnostics
+        code = "used_unconverged" if better else "kept_previous"
+        found = replace(found, diagnostics=others).with_diagnostic(
+            code, "do_not_use", "", judged.ratio, 1.0 + CHANCE, data=judged.data, percent=100 * judged.ratio
+        )
     if better:
         return found
     return replace(
@@ -263,11 +269,8 @@ def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> Sta
         if document.get("provenance", {}).get("identity") != identity:
             return None
         posterior, parameters = load_distribution(folder), type(kind).load(folder / FIT)
-        verdicts = [f"[{v['level']}] {v['text']}" for v in document["verdicts"]]
-        headline, names = document["verdicts"][0], tuple(e["name"] for e in document["estimates"])
-        return StageResult(
-            stage.name, names, parameters, posterior, headline["text"], "\n".join(verdicts), None,
-            headline["level"] != "failure", View(**document["view"]),
-        )  # fmt: skip
-    except (SoftgymError, KeyError, IndexError, TypeError, AttributeError):
+        found = tuple(Diagnostic.from_json(entry) for entry in document["diagnostics"])
+        names = tuple(e["name"] for e in document["estimates"])
+        return StageResult(stage.name, names, parameters, posterior, found, None, View(**document["view"]))
+    except (SoftgymError, KeyError, IndexError, TypeError, ValueError, AttributeError):
         return None

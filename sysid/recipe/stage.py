@@ -29,10 +29,6 @@ CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
 """Files of a fit under way and of its constants, in the folder of a stage."""
 
 
-UNSEARCHED = "interrupted: what it may lack was not looked for to the end"
-"""Note of a fit whose examination did not end."""
-
-
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C after a fit was done, during the search for its deficiencies."""
 
@@ -99,7 +95,7 @@ def fit_without_bands(
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
     result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
-    unsearched = result.with_verdict("note", UNSEARCHED)
+    unsearched = result.with_diagnostic("interrupted", "note")
     try:
         if keep is not None:
             keep(unsearched)
@@ -114,8 +110,8 @@ def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult,
     problem, result = _without_lone(recipe, stage, problem, result, say)
     other = _otherwise(recipe, stage, problem, result, say)
     if other is not None and other.result.explained:
-        told = f"explained by another simulator only: {changes(problem.simulator, other.problem.simulator)}"
-        return other._replace(result=other.result.with_verdict("note", told))
+        changed = changes(problem.simulator, other.problem.simulator)
+        return other._replace(result=other.result.with_diagnostic("other_simulator", "note", changed=changed))
     result = unmasked(problem, result)
     by_step = blamed(recipe, problem, result, say)
 
@@ -165,8 +161,8 @@ def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: Fit
         return Fitted(problem, result)
     if not again.usable:
         return Fitted(problem, result)
-    said = f"outliers, more than {LONE:g} standard deviations off beside others that are not: {count} of all numbers, left out"
-    return Fitted(without, replace(again, provenance=result.provenance).with_verdict("note", said))
+    again = replace(again, provenance=result.provenance)
+    return Fitted(without, again.with_diagnostic("lone_outliers", "note", "", count, LONE))
 
 
 def _otherwise(

@@ -14,7 +14,7 @@ is repeated with such constants freed, and constants that change are reported to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,6 @@ WORTH, SAID = 0.5, 0.8
 effect to be mentioned anyway: constants unrelated to the cause left 53 and 57 % (measured)."""
 MOST = 0.25
 """Share of the squared residuals above which a suspect that leaves it is called a part of the cause."""
-UNKNOWN = "why the model does not explain the data is unknown"
 TWINS = 0.99
 """Correlation with a fitted constant above which data hardly separate a suspect's from it: its interval then holds for this
 linear model only, as of the tilt of a table that one straight slide shows."""
@@ -71,10 +70,15 @@ class _Tried(NamedTuple):
         return tuple(name for name, own, row in zip(names, freed, alike, strict=True) if not own and row[freed].any())
 
     @property
+    def values(self) -> dict[str, float]:
+        """Values of its constants."""
+        return {e.name: e.value for e in self.fit.estimates if e.name in self.freed}
+
+    @property
     def told(self) -> str:
         """Constants of the suspect in words."""
         hardly = f" (hardly told from {', '.join(self.twins)} by these data)" if self.twins else ""
-        return "; ".join(e.text() for e in self.fit.estimates if e.name in self.freed) + hardly
+        return "; ".join(e.line() for e in self.fit.estimates if e.name in self.freed) + hardly
 
 
 def suspected(
@@ -89,7 +93,7 @@ def suspected(
     onward: Callable[[FitProblem, FitResult], FitResult] | None = None,
     untried: str = "",
 ) -> FitResult:
-    """The result, with a sentence on the likeliest cause where it does not explain its data.
+    """The result, with a diagnostic on the likeliest cause where it does not explain its data.
 
     Args:
         suspects: Cause in words -> constants of the recordings or of the robot that are freed.
@@ -100,7 +104,7 @@ def suspected(
         known: Whether a cause was found already (the step): then nothing is added where no suspect is named.
         other: The same data in another simulator, where suspects are tried if none is named in this one.
         onward: As `fit`, from the final states of a fit; None: `fit`.
-        untried: Other possible causes, in words, for the sentence where no cause is found, or one that does not explain all.
+        untried: Other possible causes, in words, for the diagnostic where no cause is found, or one that does not explain all.
     """
 
     def from_end(ended: Fitted) -> Callable[[FitProblem], FitResult]:
@@ -111,36 +115,29 @@ def suspected(
     if result.explained or not result.usable:
         return result
     if not asked:
-        return result.with_verdict("note", f"{UNKNOWN}; not tried: {untried}") if untried and not known else result
+        return result.with_diagnostic("unknown_cause", "note", tried=[], untried=untried) if untried and not known else result
     ended = problem.replace(start=result.parameters, view=result.view)
-    found, where = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), ""
+    found, elsewhere = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), None
     astray = result.misfit > ASTRAY or any(estimate.at_bound or estimate.hidden for estimate in result.estimates)
     if astray and not any(each.worth for each in found):
         found += _tried(asked, fit, problem, result, say)
     if other is not None and not any(each.worth for each in found) and remaining_share(other.result, result) <= SAID:
         there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
-        elsewhere = _tried(asked, from_end(other), there_ended, result, say)
-        if any(each.worth for each in elsewhere):
-            found, where = elsewhere, f" (in another simulator: {changes(problem.simulator, other.problem.simulator)})"
-    listed, best = ", ".join(asked), min(found, key=lambda each: (not each.worth, each.share), default=None)
-    if best is None or not any(each.worth for each in found):
+        again = _tried(asked, from_end(other), there_ended, result, say)
+        if any(each.worth for each in again):
+            found, elsewhere = again, changes(problem.simulator, other.problem.simulator)
+    best = min(found, key=lambda each: (not each.worth, each.share), default=None)
+    facts: dict[str, Any] = {"tried": list(asked), "untried": untried}
+    if best is None or not best.worth:
         if known:
             return result
-        text = f"{UNKNOWN}; tried: {listed}" + (f"; not tried: {untried}" * bool(untried))
-        if best is not None and best.share < SAID:
-            text += f". Most is taken off by {best.words} ({best.told}), which leaves {100 * best.share:.0f} % of the squares"
-        return result.with_verdict("note", text)
-    rest = "and then the data are explained"
-    if not best.fit.explained:
-        partly = ", so that it is a part of the cause at most" if best.share > MOST else ""
-        rest = f"{100 * best.share:.0f} % of the squared residuals are left{partly}"
-    also = [f"{each.words}: {each.told}" for each in found if each is not best and each.fit.explained]
-    among = f"of those tried ({listed}) " if len(asked) > 1 else "(no other was tried) "
-    text = f"the likeliest cause {among}is {best.words}{where}: {best.told}; {rest}"
-    text += ". Record what tells them apart" if best.twins else f". Fit it, too: --free ... {' '.join(best.freed)}"
-    text += f". As well explained by {', or '.join(also)}" if also else ""
-    text += f". Not tried: {untried}" if untried and not best.fit.explained else ""
-    return result.with_verdict("warning", text)
+        most = () if best is None or best.share >= SAID else (best.words, best.share)
+        return result.with_diagnostic("unknown_cause", "note", *most, told=best.told if most and best else "", **facts)
+    return result.with_diagnostic(
+        "likely_cause", "warning", best.words, best.share, MOST, adequate=best.fit.explained, partly=best.share > MOST,
+        elsewhere=elsewhere, told=best.told, values=best.values, alike=list(best.twins), freed=list(best.freed),
+        also=[f"{each.words}: {each.told}" for each in found if each is not best and each.fit.explained], **facts,
+    )  # fmt: skip
 
 
 def _tried(
@@ -199,12 +196,11 @@ def conditional(
     moved = [new for old, new in zip(result.estimates, again.estimates, strict=False) if not old.hidden and _hangs(old, new)]
     if not again.converged or not moved:
         return result
-    held = ", ".join(f"{name} = {getattr(result.parameters, name):.3g}" for name in more)
-    freed = "; ".join(e.text() for e in (*moved, *(e for e in again.estimates if e.name in more)))
     return result.with_reservation(
-        f"{', '.join(e.name for e in moved)}: only for {held}, which is held; with that free, too, the data are explained "
-        f"by {freed}. Measure it, or fit it: --free {' '.join((*problem.free, *more))}"
-    )
+        "depends_on_fixed", ", ".join(e.name for e in moved),
+        held={name: float(getattr(result.parameters, name)) for name in more}, free=[*problem.free, *more],
+        told="; ".join(e.line() for e in (*moved, *(e for e in again.estimates if e.name in more))),
+    )  # fmt: skip
 
 
 def _hangs(old: Estimate, new: Estimate) -> bool:

@@ -1,8 +1,8 @@
 """Reports of fits: files and pages."""
 
+from ..judgement.sentences import as_flags
 from .beat import Beat
 from .files import load_distribution, save
-from .flags import as_flags
 from .rows import rows_in_words, save_rows
 from .seldom import Seldom
 

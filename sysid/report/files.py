@@ -52,7 +52,7 @@ def copy_constants(source: Path, target: Path, unusable: tuple[str, ...], missin
 
 def _reservation(result: FitResult) -> dict[str, str]:
     """Reason why the constants must not be used, or only with care."""
-    headline = result.verdicts[0].text
+    headline = result.diagnostics[0].sentence()
     if not result.usable:
         return _mark(headline)
     return {} if result.explained else {UNEXPLAINED: f"the fit says: {headline}"}
