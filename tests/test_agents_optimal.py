@@ -8,7 +8,7 @@ import pytest
 
 from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of, resample
 from agents.planning.optimal import Manoeuvre, plan_motion, solve_form
-from agents.planning.optimal_search import plan_free_time, refined
+from reproductions.penner2020.search import plan_free_time, refined
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.core.base import PlainStructure, SteppedSimulator

@@ -11,11 +11,10 @@ from itertools import pairwise
 
 from scipy.optimize import minimize_scalar
 
+from agents.planning.optimal import NEAREST, Manoeuvre, OptimalMotion, plan_motion
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Symbolic, check_number
-
-from .optimal import NEAREST, Manoeuvre, OptimalMotion, plan_motion
 
 Simulate = Callable[[float], Symbolic]
 """dt [s] -> a simulator."""
