@@ -41,7 +41,6 @@ STUDY = Study(
         "forces",
         "identified",
         "posterior",
-        "around",
         "true_constants",
         "truth_budget",
         "truth",

@@ -91,14 +91,8 @@ class Transitions:
             raise DataError("there are no recordings to train networks on")
         self.states, self.controls, self.after = (np.concatenate([part[i] for part in parts]) for i in range(3))
         self.steps = simulator.difference(self.after, self.states)
-        places = [np.arange(len(part[0])) / len(part[0]) for part in parts]
-        self.place = np.concatenate(places)
+        self.place = np.concatenate([np.arange(len(part[0])) / len(part[0]) for part in parts])
         """(D,) relative place of a window in its recording, 0 ... 1"""
-
-    @property
-    def inputs(self) -> Array:
-        """State and control side by side, (D, nx + nu)."""
-        return np.concatenate([self.states, self.controls], axis=1)
 
 
 def _windows(simulator: Simulator, trajectory: Any, substeps: int) -> tuple[Array, Array, Array]:
@@ -207,18 +201,9 @@ def train_networks(
     Raises:
         DataError: See `Transitions`, or too few windows.
     """
-    data = Transitions(simulator, recordings, substeps)
-    networks = train_ensemble(data.inputs, data.steps, data.place, rng, options or NetworkOptions())
-    return NetworkSimulator(simulator, substeps, networks)
-
-
-def train_ensemble(x: Array, y: Array, place: Array, rng: np.random.Generator, options: NetworkOptions) -> Networks:
-    """Train networks from inputs x (D, a) to outputs y (D, b), judged on rows whose `place` (D,) is in the held-out end.
-
-    Raises:
-        DataError: There are too few rows to train on or to judge by.
-    """
-    train, test = place < 1.0 - options.held_out, place >= 1.0 - options.held_out
+    data, options = Transitions(simulator, recordings, substeps), options or NetworkOptions()
+    x, y = np.concatenate([data.states, data.controls], axis=1), data.steps
+    train, test = data.place < 1.0 - options.held_out, data.place >= 1.0 - options.held_out
     if train.sum() < 2 or not test.any():
         raise DataError(f"{len(x)} windows are too few to train networks on and to judge them")
     inputs, outputs = _moments(x[train]), _moments(y[train])
@@ -228,7 +213,7 @@ def train_ensemble(x: Array, y: Array, place: Array, rng: np.random.Generator, o
     with torch.no_grad():
         mean = torch.stack([member(sets[2]) for member in members]).mean(dim=0)
         error = float(((mean - sets[3]) ** 2).mean().sqrt() / (sets[3] ** 2).mean().sqrt().clamp_min(1e-12))
-    return Networks(members, inputs, outputs, error)
+    return NetworkSimulator(simulator, substeps, Networks(members, inputs, outputs, error))
 
 
 def _moments(x: Array) -> tuple[Array, Array]:

@@ -19,7 +19,6 @@ CONDITIONS = {
         Condition("forces", "random forces", "forces"),
         Condition("identified", "identified engine", "identified", data=True, budgeted=True),
         Condition("posterior", "identified + posterior randomisation", "posterior", data=True, budgeted=True),
-        Condition("around", "identified, drawn anew within a factor of 1.4", "around", data=True, budgeted=True, factor=1.4),
         Condition("residual", "identified + residual model", "residual", data=True, budgeted=True, learns=False),
         Condition("identified_mpc", "identified engine, replanned at every step", "identified", "mpc", True, True, False),
         Condition("true_constants", "our engine with the true constants", "true"),
@@ -30,7 +29,7 @@ CONDITIONS = {
         Condition("truth_doubled", "the truth, twice the oracle's samples", "truth", "doubled"),
     )
 }
-ROBUST = ("wide", "forces", "posterior", "around")
+ROBUST = ("wide", "forces", "posterior")
 """Models with many rows of constants at once."""
 ORACLE, NOMINAL, NOTHING, DOUBLED = "truth", "nominal", "zero", "truth_doubled"
 """Reference conditions of the share, and the oracle with twice its samples or steps."""

@@ -27,8 +27,7 @@ class Condition:
     learns: bool = True
     """Whether it has a counterpart in reinforcement learning."""
     factor: float = 1.0
-    """Model "drawn": every identified constant is the truth's times or over this factor, by a coin per seed;
-    "around": each is anywhere between these."""
+    """Model "drawn": every identified constant is the truth's times or over this factor, by a coin per seed."""
 
 
 MOST = 10_000

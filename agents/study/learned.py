@@ -87,13 +87,11 @@ class PolicyWorker:
         if model == "truth":
             steps = job.budget // study.substeps if condition.budgeted else study.train_steps
             return dict(self.truth), 2 * steps if condition.method == "doubled" else steps, nothing
-        if model in ("identified", "posterior", "around"):
+        if model in ("identified", "posterior"):
             record = identify(self.case, study, job.budget, job.dataset, self.out)
             keywords = {**self.native, "params": record.parameters}
             if model == "posterior":
                 keywords["randomize"] = EmpiricalParameters(record.samples)
-            if model == "around":
-                keywords["randomize"] = self.case.around(record.parameters, condition.factor)
             return keywords, study.train_steps, record.truth_steps
         if model == "drawn":
             params = self.case.drawn(stream(study, MODEL, job.budget, job.dataset, job.seed), condition.factor)

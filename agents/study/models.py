@@ -110,6 +110,4 @@ def build_model(case: TransferTask, study: Study, job: Job, condition: Condition
     rows = record.parameters
     if condition.model == "posterior":
         rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: study.ensemble])
-    if condition.model == "around":
-        rows = draw(record.parameters, case.around(record.parameters, condition.factor), study.ensemble, rng)
     return Model(native, rows, cost, study.substeps, record.truth_steps)

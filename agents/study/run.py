@@ -90,6 +90,8 @@ def chosen(given: Path, conditions: tuple[str, ...] = (), **counts: int | None) 
     curve = tuple(c for c in study.curve if c in conditions)
     study = replace(study, conditions=conditions, curve=curve, thresholds=kept, **changed)
     check_study(study, case)
+    if "residual" in conditions:
+        case.first_residual()
     for stage in case.recipe.stages if case.room.recipe else ():
         try:
             method_of(stage.method).settings(stage.options)

@@ -8,7 +8,7 @@ Legend: B rows, T control steps, nx state, n tangent, nu control.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -387,26 +387,26 @@ class TransferTask:
         return self.room.simulator(self.model, dt=self.recipe.step_of(period, native.dt), options=self.scenario.options)
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
-        """Our engine with a learned correction of the identified model's error, its own or one around it.
+        """Our engine with its own correction, learned from the identified model's errors.
 
         Raises:
+            OptionError: The engine has no correction.
             DataError: The recordings cannot be used; the run then continues with the uncorrected engine.
         """
         source, last = self.recorded(), self.recipe.experiments[-1].name
         recordings = TrajectorySet(tuple(t for t in data.train if t.metadata.get(EXPERIMENT) == last))
         if not len(recordings):
             raise DataError(f"there is no recording of {last!r} to learn a correction from: record more steps")
-        start, native = self.scenario.first_residual, self.native()
-        if start is None:
-            from ..models.residual import learn_correction  # needs PyTorch, which others do without
-
-            substeps = recordings[0].substeps
-            around = learn_correction(source.native(), recordings, fit.parameters, substeps=substeps, rng=rng)
-            return Corrected(around.on(native), around.summary())
         engine: Any = source.native()
-        found = sysid.fit_residual(engine, recordings, source.adapt(fit.parameters), start(rng))
-        own: Any = native
+        own: Any = self.native()
+        found = sysid.fit_residual(engine, recordings, source.adapt(fit.parameters), self.first_residual()(rng))
         return Corrected(replace(own, residual=found.simulator.residual), found.summary())
+
+    def first_residual(self) -> Callable[[np.random.Generator], Array]:
+        """Makes the first weights of the engine's correction; `OptionError` if it has none."""
+        if self.scenario.first_residual is None:
+            raise OptionError(f"condition 'residual': the engine of room {self.room.name!r} has no correction to learn")
+        return self.scenario.first_residual
 
     def measure(self, states: Array) -> Mapping[str, Array]:
         """Further numbers of runs (B, T+1, nx), each (B,), such as the distance."""

@@ -111,7 +111,7 @@ class Scenario:
     first_noise: Noise | None = None
     """Noise added to the first policy."""
     first_residual: Callable[[np.random.Generator], Array] | None = None
-    """Weights to start from, where the engine has a correction of its own; None: a correction around the engine is learned."""
+    """Weights to start from, where the engine has a correction of its own."""
     difference_step: float | None = 1e-2
     """Step of the finite differences in the demo's iLQG [the unit of each tangent coordinate]; None: the engine's own
     derivatives, as closed chains need, whose coordinates cannot move one by one."""
