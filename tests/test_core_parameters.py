@@ -1,6 +1,7 @@
 """Constants: checks on construction, vectors, files, distributions; every mistake has one clear message."""
 
 import dataclasses
+import pickle
 import re
 
 import numpy as np
@@ -197,3 +198,44 @@ def test_uniform_parameters_follow_their_scale():
 def test_uniform_parameters_refuse_unknown_names():
     with raises(ParameterError, "unknown constant 'mass'"):
         UniformParameters({"mass": (1.0, 2.0)}).sample(np.random.default_rng(0), Spring())
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments(Parameters):
+    mass: float = param(1.0, unit="kg", bounds=(0.1, 10.0))
+    stiffness: float = param(0.5, count=3, unit="N m/rad", bounds=(0.01, 10.0), scale="log", source="a guess")
+    damping: float = param(0.1, unit="N m s/rad", bounds=(0.0, 1.0))
+
+
+class TestVectors:
+    """A vector is declared once; its entries are parameters, and its name stands for them."""
+
+    names = ("stiffness0", "stiffness1", "stiffness2")
+
+    def test_is_declared_once(self):
+        assert Segments.names() == ("mass", *self.names, "damping") and Segments.columns("stiffness") == slice(1, 4)
+        assert {s.unit for name, s in Segments.specs().items() if name in self.names} == {"N m/rad"}
+        found = Segments(stiffness1=2.0)
+        np.testing.assert_array_equal(found.stiffness, [0.5, 2.0, 0.5])
+        rows = Segments.from_vector(np.tile(found.to_vector(), (4, 1)))
+        assert rows.stiffness.shape == (4, 3) and pickle.loads(pickle.dumps(rows)).stiffness.shape == (4, 3)
+
+    def test_its_name_stands_for_all_of_it(self, tmp_path):
+        assert Segments().replace(stiffness=[1.0, 2.0, 3.0]).stiffness.tolist() == [1.0, 2.0, 3.0]
+        assert Segments().replace(stiffness=0.7).stiffness.tolist() == [0.7] * 3
+        path = Segments(stiffness2=3.0).save(tmp_path / "fit.toml")
+        assert "stiffness2" in path.read_text() and Segments.load(path) == Segments(stiffness2=3.0)
+        path.write_text('parameters = "Segments"\n[constants]\nstiffness = [1.0, 2.0, 3.0]\n')
+        assert Segments.load(path).stiffness.tolist() == [1.0, 2.0, 3.0]
+        drawn = UniformParameters({"stiffness": (0.4, 0.6), "mass": (1.0, 2.0)}).sample(np.random.default_rng(0), Segments())
+        assert set(drawn) == {"mass", *self.names} and len(set(drawn.values())) == 4
+
+    def test_wrong_values_are_named(self):
+        with pytest.raises(ParameterError, match=r"stiffness1 = 20\.0 N m/rad, allowed is"):
+            Segments().replace(stiffness=[1.0, 20.0, 3.0])
+        with pytest.raises(
+            ParameterError, match="stiffness has 2 values, expected one, or one for each of stiffness0"
+        ):
+            Segments().replace(stiffness=[1.0, 2.0])
+        with pytest.raises(ParameterError, match="unknown constant 'stiffness3'"):
+            Segments().replace(stiffness3=1.0)

@@ -7,7 +7,12 @@ A room declares its constants once, as a frozen dataclass::
         bending_stiffness: float = param(0.2, unit="N m/rad", bounds=(1e-3, 10.0), scale="log", source="[Author2019], table 1")
 
 Each value is a float, or an array of shape (B,) that gives every row of a batch its own constant (that is domain
-randomisation). Values are checked on construction. Legend: B batch, P number of constants.
+randomisation). Values are checked on construction. A vector, as a stiffness per segment, is declared once with its size::
+
+    stiffness: float = param(0.5, count=3, unit="N m/rad", bounds=(0.01, 10.0), scale="log")
+
+and is three parameters `stiffness0`, `stiffness1`, `stiffness2`; its own name stands for all of them wherever parameters are
+named or given, and as an attribute it is an array (..., 3). Legend: B batch, P number of constants.
 """
 
 from __future__ import annotations
@@ -15,10 +20,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import tomli_w
@@ -91,8 +96,10 @@ class ParameterSpec:
         return upper - lower
 
 
-def param(default: float, *, unit: str, bounds: tuple[float, float], scale: str = "linear", source: str = "") -> Any:
-    """Declare one constant of a `Parameters` class.
+def param(
+    default: float, *, unit: str, bounds: tuple[float, float], scale: str = "linear", source: str = "", count: int | None = None
+) -> Any:
+    """Declare one constant of a `Parameters` class, or a vector of them.
 
     Args:
         default: Value before identification, inside `bounds`.
@@ -100,6 +107,7 @@ def param(default: float, *, unit: str, bounds: tuple[float, float], scale: str 
         bounds: Smallest and largest value allowed (both finite, inclusive).
         scale: "linear", or "log" for a positive constant that a fit should move by factors.
         source: Where the default comes from.
+        count: Size of a vector; None: one number.
     """
     lower, upper = bounds
     numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (lower, upper, default))
@@ -107,7 +115,8 @@ def param(default: float, *, unit: str, bounds: tuple[float, float], scale: str 
         raise ParameterError(f"default {default!r} and bounds {bounds} must be finite, with lower <= default <= upper")
     if scale not in ("linear", "log") or (scale == "log" and lower <= 0):
         raise ParameterError(f"scale is {scale!r} with bounds {bounds}; use 'linear', or 'log' with positive bounds")
-    return field(default=default, metadata={"unit": unit, "bounds": bounds, "scale": scale, "source": source})
+    declared = {"unit": unit, "bounds": bounds, "scale": scale, "source": source}
+    return field(default=default, metadata=declared if count is None else {**declared, "count": count})
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,62 @@ class Parameters:
     Raises:
         ParameterError: A value is not finite, out of its bounds, or neither scalar nor of shape (B,).
     """
+
+    vectors: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Name of a vector -> names of its entries."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Replace vectors by their entries, before the dataclass is made."""
+        super().__init_subclass__(**keywords)
+        declared = {name: value for name, value in vars(cls).items() if isinstance(value, Field) and "count" in value.metadata}
+        if not declared:
+            return
+        annotations, vectors = {}, dict(cls.vectors)
+        for name, kind in cls.__annotations__.items():
+            if name not in declared:
+                annotations[name] = kind
+                continue
+            told = dict(declared[name].metadata)
+            vectors[name] = tuple(f"{name}{k}" for k in range(told.pop("count")))
+            for entry in vectors[name]:
+                annotations[entry] = kind
+                setattr(cls, entry, field(default=declared[name].default, metadata=told))
+            setattr(cls, name, property(partial(_stacked, names=vectors[name])))
+        cls.__annotations__, cls.vectors = annotations, vectors
+
+    @classmethod
+    def expanded(cls, names: Any) -> tuple[str, ...]:
+        """Names with those of the entries for the name of a vector.
+
+        Raises:
+            ParameterError: Unknown name.
+        """
+        found = tuple(entry for name in names for entry in cls.vectors.get(name, (name,)))
+        cls.check_names(found)
+        return found
+
+    @classmethod
+    def entries_of(cls, values: Mapping[str, Any], *, ndim: int = 0) -> dict[str, Any]:
+        """A mapping with the entries of a vector for its name: one value for all of them, or a list of one each.
+
+        Args:
+            values: Name -> value.
+            ndim: Axes of a single value: 1 for an interval.
+
+        Raises:
+            ParameterError: Unknown name, or a list of another length.
+        """
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            own = cls.vectors.get(name)
+            if own is None or np.ndim(value) <= ndim:
+                found.update(dict.fromkeys(own or (name,), value))
+            elif len(value) == len(own):
+                found.update(zip(own, value, strict=True))
+            else:
+                raise ParameterError(f"{name} has {len(value)} values, expected one, or one for each of {', '.join(own)}")
+        cls.check_names(found)
+        return found
 
     def __post_init__(self) -> None:
         sizes = set()
@@ -159,6 +224,12 @@ class Parameters:
         """Index of constant `name` in `to_vector`."""
         cls.check_names([name])
         return cls.names().index(name)
+
+    @classmethod
+    def columns(cls, name: str) -> slice:
+        """Place of a parameter or a vector in `to_vector`: rows of constants (B, P)[:, columns] are its values (B, count)."""
+        first, *_ = own = cls.expanded([name])
+        return slice(cls.index(first), cls.index(first) + len(own))
 
     @classmethod
     def check_names(cls, names: Any) -> None:
@@ -210,8 +281,7 @@ class Parameters:
         Raises:
             ParameterError: Unknown name, or a value out of bounds.
         """
-        self.check_names(changes)
-        return replace(self, **changes)
+        return replace(self, **self.entries_of(changes))
 
     def row(self: P, index: int) -> P:
         """The constants of one row of the batch."""
@@ -278,8 +348,7 @@ class Parameters:
         """
         if not isinstance(constants, dict):
             raise FileFormatError(f"{path} has no table [constants]")
-        cls.check_names(constants)
-        return {name: cls._read_constant(path, name, entry) for name, entry in constants.items()}
+        return {name: cls._read_constant(path, name, entry) for name, entry in cls.entries_of(constants).items()}
 
     @classmethod
     def _read_constant(cls, path: str | Path, name: str, entry: Any) -> float:
@@ -292,6 +361,11 @@ class Parameters:
         if unit is not None and unit != expected:
             raise ParameterError(f"{path}: {name} is given in {shown(unit)}, expected {expected!r}")
         return number
+
+
+def _stacked(parameters: Parameters, *, names: tuple[str, ...]) -> Array:
+    """A vector's entries, (count,), or (B, count)."""
+    return np.stack(np.broadcast_arrays(*(np.asarray(getattr(parameters, name)) for name in names)), axis=-1)
 
 
 def warn_of_file(path: str | Path) -> None:
@@ -331,10 +405,9 @@ class UniformParameters:
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
         """Draw one value per named constant, in the order of the constants' declaration."""
-        nominal.check_names(self.intervals)
-        values = {}
+        intervals, values = nominal.entries_of(self.intervals, ndim=1), {}
         for name, spec in nominal.specs().items():
-            if name in self.intervals:
-                lower, upper = (spec.encode(bound) for bound in self.intervals[name])
+            if name in intervals:
+                lower, upper = (spec.encode(bound) for bound in intervals[name])
                 values[name] = float(np.clip(spec.decode(rng.uniform(lower, upper)), *spec.bounds))
         return values

@@ -146,7 +146,8 @@ class Stage:
 
     def free_of(self, simulator: Simulator) -> tuple[str, ...]:
         """Constants that are fitted with this simulator."""
-        return self.free(simulator) if callable(self.free) else self.free
+        names, vectors = self.free(simulator) if callable(self.free) else self.free, simulator.default_parameters.vectors
+        return tuple(entry for name in names for entry in vectors.get(name, (name,)))
 
     def begin_of(self, parameters: Parameters) -> Mapping[str, float]:
         """Start values that differ from these constants."""

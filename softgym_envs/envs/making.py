@@ -80,7 +80,8 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
 
 def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backend: str) -> dict[str, tuple[float, float]]:
     """Constants that a task draws and this world has; a `SimulationWarning` names the others."""
-    absent = [name for name in usual if name not in simulator.default_parameters.specs()]
+    there = simulator.default_parameters
+    absent = [name for name in usual if name not in there.names() and name not in there.vectors]
     if absent:
         text = f"backend {str(backend)!r} has no constant {', '.join(absent)}, which the task draws: it stays as it was built"
         warnings.warn(text, SimulationWarning, stacklevel=5)

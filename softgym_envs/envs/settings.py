@@ -124,7 +124,7 @@ def distribution(
                 f"randomize is {randomize!r}, expected {{constant: (low, high)}}, or a distribution with a method `sample`"
             )
         return randomize
-    nominal.check_names(randomize)
+    randomize = nominal.entries_of(randomize, ndim=1)
     for name, interval in randomize.items():
         lower, upper = nominal.specs()[name].bounds
         try:
