@@ -16,7 +16,8 @@ import tyro
 from agents.study.definition import Job
 from agents.study.jobs import record_path, registered
 from agents.study.report import markdown
-from agents.study.summary import summarise
+from agents.study.statistics import Interval
+from agents.study.summary import Summary, summarise
 from softgym_envs.core.files import read_json, write_atomically, write_json
 
 RESULTS = Path("results")
@@ -50,8 +51,8 @@ def packed(folder: Path) -> dict[str, Any]:
     return {"provenance": document["provenance"], "study": study, "fits": fits, "runs": kept}
 
 
-def table(numbers: dict[str, Any]) -> str:
-    """The table of a study as Markdown, of what `packed` gives."""
+def summary(numbers: dict[str, Any]) -> Summary:
+    """The numbers of a study, of what `packed` gives."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_json(folder / "study.json", {"study": numbers["study"]})
@@ -59,7 +60,23 @@ def table(numbers: dict[str, Any]) -> str:
             write_json(record_path(folder, Job(**{key: run[key] for key in KEYS})), {"detail": {}, **run})
         for fit in numbers["fits"]:
             write_json(folder / "fits" / f"b{fit['budget']}_d{fit['dataset']}.json", fit)
-        return markdown(summarise(registered(folder), folder))
+        return summarise(registered(folder), folder)
+
+
+def scores(found: Summary) -> dict[str, Any]:
+    """Condition, and its budget if it has one -> mean cost and normalised score, each with its interval, and mean measures."""
+
+    def ends(interval: Interval | None) -> list[float]:
+        parts = () if interval is None else (interval.value, interval.low, interval.high)
+        return [float(f"{part:.6g}") for part in parts if part is not None]
+
+    return {
+        f"{row.condition}_{row.budget}" if row.budget else row.condition: {
+            "cost": ends(row.cost), "score": ends(row.share), "steps": row.truth_steps["train"],
+            "measures": {name: float(f"{value:.6g}") for name, value in row.measures.items()},
+        }
+        for row in found.conditions
+    }  # fmt: skip
 
 
 def main(args: Args) -> None:
@@ -70,7 +87,9 @@ def main(args: Args) -> None:
     for path in sorted(RESULTS.glob("*/numbers.json")):
         numbers = read_json(path)
         if "study" in numbers:
-            write_atomically(path.with_name("table.md"), table(numbers).encode())
+            found = summary(numbers)
+            write_json(path, numbers | {"scores": scores(found)})
+            write_atomically(path.with_name("table.md"), markdown(found).encode())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 from helpers import load_script
 
 from agents.study.document import read_study
+from agents.study.report import markdown
 from softgym_envs.core.files import read_json
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +81,9 @@ def test_the_study_file_is_the_study_that_ran_and_its_table_comes_from_its_numbe
     study, there = read_study(ROOT / "experiments" / f"{name}.toml").study, STUDIES[name]["study"]
     now = json.loads(json.dumps(vars(study), default=vars))
     assert {key: now[key] for key in there} == there
-    assert (RESULTS / name / "table.md").read_text(encoding="utf-8") == TABLES.table(STUDIES[name])
+    found = TABLES.summary(STUDIES[name])
+    assert (RESULTS / name / "table.md").read_text(encoding="utf-8") == markdown(found)
+    assert STUDIES[name]["scores"] == TABLES.scores(found)
     assert {run["condition"] for run in STUDIES[name]["runs"]} <= set(study.conditions)
 
 

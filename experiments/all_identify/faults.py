@@ -125,41 +125,22 @@ def inside(true: float, ends: list[float]) -> bool:
     return ends[0] - near <= true <= ends[1] + near
 
 
-def numbers(found: dict[str, Any]) -> str:
-    """Truth and interval of every constant."""
-    told = []
-    for name, true in found["true"].items():
-        if name not in found.get("values", {}):
-            continue
-        low, high = found["intervals"][name]
-        kind = "" if name in found["given"] else "no number, "
-        told.append(f"{name} {true:.4g}: {kind}{low:.4g} ... {high:.4g}")
-    return "; ".join(told) or found["said"]
-
-
 def line(row: Row, found: list[dict[str, Any]]) -> str:
     """Row of the table in Markdown."""
     n, judged = len(found), [f for f in found if "values" in f]
     ok, stop = sum(f["level"] == "ok" for f in judged), sum(f["code"] != 0 for f in found)
     explained, misled = sum(f["explained"] for f in judged), sum(bool(f["misled"]) for f in judged)
     inside = [held for f in judged for name, held in f["inside"].items()]
-    middle = found[n // 2]
-    headline = next(reversed(middle["headlines"].values())) if "headlines" in middle else middle["said"]
-    return (
-        f"| {row.text} | {row.then or '-'} | {ok}/{n} | {explained}/{n} | {stop}/{n} | {sum(inside)}/{len(inside)} | "
-        f"{misled}/{n} | {headline}. {numbers(middle)} |"
-    )
+    return f"| {row.text} | {ok}/{n} | {explained}/{n} | {stop}/{n} | {sum(inside)}/{len(inside)} | {misled}/{n} |"
 
 
 def table_of(there: dict[str, Any]) -> str:
     """Markdown."""
-    head = (
-        "| recordings | then | now: identified without reservations | explained | exit code 2 | intervals that hold the truth |"
-    )
-    head, lines = f"{head} misled | one of them: headline; truth and 95 % interval |", []
+    head = "| recordings | without reservations | adequate | exit code 2 | intervals that hold | misled |"
+    lines: list[str] = []
     for kind in (ROWS, OTHERS):
         done = [line(kind[name], there[name]["found"]) for name in kind if there.get(name, {}).get("found")]
-        lines += [head, "| --- " * 8 + "|", *done, ""]
+        lines += [head, "| --- " * 6 + "|", *done, ""]
     return "\n".join(lines)
 
 

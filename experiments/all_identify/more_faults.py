@@ -94,9 +94,9 @@ def _moved(world: mujoco.MjModel, recording: Trajectory) -> Trajectory:
 
 
 OTHERS = {
-    "clock": Row("elbow, the recorder's clock 0.5 % too fast", "", from_ladder("arm", drifting), 2),
-    "bits": Row("loop, angles of 8 bits", "", from_ladder("loop", rough), 2),
-    "swapped": Row("vine, two markers' names swapped in a tenth of the frames", "", swapped, 3),
-    "halfway": Row("block, the table twice as rough from halfway on", "", halfway, 2),
-    "swinging": Row("elbow, 0.5 kg swing from the hand on 0.15 m", "", swinging, 2),
+    "clock": Row("elbow, the recorder's clock 0.5 % too fast", from_ladder("arm", drifting), 2),
+    "bits": Row("loop, angles of 8 bits", from_ladder("loop", rough), 2),
+    "swapped": Row("vine, two markers' names swapped in a tenth of the frames", swapped, 3),
+    "halfway": Row("block, the table twice as rough from halfway on", halfway, 2),
+    "swinging": Row("elbow, 0.5 kg swing from the hand on 0.15 m", swinging, 2),
 }
