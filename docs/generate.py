@@ -1,4 +1,4 @@
-"""Write the generated documents: docs/environments.md and a page per room, from the code; docs/task_cards.md from results.
+"""Write the generated documents: environments.md, diagnostics.md and a page per room from the code, task_cards.md from results.
 
 python docs/generate.py            # write the pages that are stale: `make docs`
 python docs/generate.py --check    # list them, and fail; tests/test_packaging.py does this
@@ -29,6 +29,7 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
 from softgym_envs.envs.settings import Settings
 from softgym_envs.rooms import rooms, tasks
+from sysid.judgement.sentences import CODES
 
 GIVEN = ("model", "simulate", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
@@ -421,11 +422,38 @@ def _percent(run: Run) -> str:
     return f"{100 * run['success']:.0f} %"
 
 
+DIAGNOSTICS = """\
+# Diagnostics
+
+`sysid.identify` returns diagnostics, the headline first. Each is a value: `Diagnostic(code, severity, parameter, value, limit,
+facts)`. `fit.json` holds all of them, with a hint and a sentence. Programs read codes and numbers, never sentences.
+
+| severity | meaning |
+| --- | --- |
+| ok | All tests passed. |
+| note | A fact that limits nothing. |
+| warning | It limits what the parameters mean. |
+| do_not_use | The parameters must not be used, or only to predict; `fit.toml` says so, too. |
+
+False alarms are measured on fits of right models.
+
+| code | meaning | what to do | false alarms |
+| --- | --- | --- | --- |
+"""
+
+
+def diagnostics_page() -> str:
+    """Table of all codes of diagnostics."""
+    rows = [f"| `{name}` | {code.meaning} | {code.hint} | {code.alarms} |" for name, code in CODES.items()]
+    return "\n".join([f"{NOTE}{DIAGNOSTICS}{rows[0]}", *rows[1:], ""])
+
+
 def main(args: Args) -> int:
     """Write the pages, or compare them: 1 if one is stale."""
     pages = {
         "environments.md": index_page(),
         "task_cards.md": cards_page(),
+        "reference/diagnostics.md": diagnostics_page(),
         **{f"rooms/{r.name}.md": room_page(r) for r in rooms().values()},
     }
     stale = [
