@@ -13,7 +13,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def _first_sentence(task: TaskId) -> str:
 def _environment(entry: TaskId) -> str:
     env = gym.make(entry.id)
     task: Task = env.unwrapped.task  # type: ignore[attr-defined]
-    summary, keywords = _split_args(inspect.getdoc(load(entry.build)) or "")
+    summary, keywords = _keywords(load(entry.build))
     seconds = entry.max_episode_steps * env.unwrapped.episodes.settings.control_period  # type: ignore[attr-defined]
     page = [
         f"## {entry.id}\n",
@@ -251,12 +251,17 @@ def _cell(run: dict[str, Any] | None) -> str:
     return f"{100 * run['success']:.0f} [{100 * low:.0f}, {100 * high:.0f}]{few}, {run['return']:.3g}"
 
 
-def _split_args(docstring: str) -> tuple[str, list[str]]:
-    """The text of a docstring, and its `Args:` as a Markdown list."""
-    text, _, rest = docstring.partition("\nArgs:\n")
-    joined = re.sub(r"\n {6,}", " ", rest.split("\n\n")[0])
-    lines = [line.strip() for line in joined.splitlines() if line.strip() and line.split(":")[0].strip() not in GIVEN]
-    return text.strip(), ["- `" + line.replace(":", "`:", 1) for line in lines]
+def _keywords(build: Callable[..., Any]) -> tuple[str, list[str]]:
+    """The text of a task's docstring, and its keywords with their defaults as a Markdown list: those of its signature."""
+    text, _, rest = (inspect.getdoc(build) or "").partition("\nArgs:\n")
+    lines = re.sub(r"\n {6,}", " ", rest.split("\n\n")[0]).splitlines()
+    told = dict(line.strip().split(": ", 1) for line in lines if ": " in line)
+    own = {name: p.default for name, p in inspect.signature(build).parameters.items() if name not in GIVEN}
+    plain = (int, float, str, tuple, dict, type(None))
+    shown = {
+        name: f"{name}={default!r}".replace("'", '"') if isinstance(default, plain) else name for name, default in own.items()
+    }
+    return text.strip(), [f"- `{shown[name]}`: {told.get(name, '')}".rstrip(": ") for name in own]
 
 
 def _field_docs(kind: type) -> list[str]:
@@ -286,11 +291,28 @@ def _entry_rows(entries: Sequence[Entry]) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    """Merge names that differ only in their first number: `node0.x ... node11.x`."""
-    families: dict[str, list[str]] = {}
-    for name in names:
-        families.setdefault(re.sub(r"\d+", "#", name, count=1), []).append(name)
-    return ", ".join(f"{row[0]} ... {row[-1]}" if len(row) > 2 else ", ".join(row) for row in families.values())
+    """Names in their order; blocks that repeat with other numbers are cut.
+
+    >>> _names(["left0", "right0", "left1", "right1", "left2", "right2", "brake"])
+    'left0, right0 ... left2, right2, brake'
+    """
+    families = [re.sub(r"\d+", "#", name, count=1) for name in names]
+    found, i = [], 0
+    while i < len(names):
+        runs = []
+        for period in range(1, (len(names) - i) // 2 + 1):
+            end = i + period
+            while end < len(names) and families[end] == families[end - period]:
+                end += 1
+            runs.append(((end - i) // period * period, -period))
+        size, period = max(runs, default=(0, -1))
+        if size >= -3 * period and "#" in "".join(families[i : i - period]):
+            found.append(f"{', '.join(names[i : i - period])} ... {', '.join(names[i + size + period : i + size])}")
+            i += size
+        else:
+            found.append(names[i])
+            i += 1
+    return ", ".join(found)
 
 
 def _constants(kind: type[Parameters], backend: str) -> str:
