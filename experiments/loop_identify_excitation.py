@@ -88,7 +88,6 @@ def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
     found = run_recipe(
         RECIPE, design.simulator, TrajectorySet((recording,)), start=start, stages=(RECIPE.laboratory,)
     ).stages[0]  # fmt: skip
-    assert found.fit is not None
     own = {e.name: e for e in found.fit.estimates}
     return {
         "errors": [float(np.log(own[name].value / getattr(truth, name))) for name in STIFFNESS],

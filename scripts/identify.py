@@ -24,6 +24,7 @@ from softgym_envs.envs.drawing import Drawable, write_overlay
 from softgym_envs.rooms import room
 from sysid import identify, identify_online, load
 from sysid.recipe import RecipeInterrupted
+from sysid.recipe.search import Diagnose
 from sysid.recipe.stage import CHECKPOINT
 from sysid.report import Beat, Seldom, as_flags, rows_in_words
 
@@ -55,6 +56,7 @@ class Args:
     online: bool = False  # Estimate row by row from the rows before, into online.csv (rooms with complementarity).
     seed: int | None = None  # Seed of random starts and minibatches.
     max_iterations: int | None = None  # Most iterations of the method.
+    diagnose: Diagnose = "quick"  # Search for what the fit lacks: none; quick, at most as long as the fit; or full.
     out: Path = Path("runs/fit")  # Folder of fit.toml, fit.json, report.html, and of a folder for each stage.
     gif: Path | None = None  # Draw the tracked points over the fitted robot into this .gif.
     resume: bool = False  # Resume an interrupted fit from the files in `out`.
@@ -98,12 +100,13 @@ def fit(args: Args, progress: TextIO) -> int:
     try:
         found = identify(
             **asked(args), method=args.method, settings=settings, split=args.split, free_initial=args.free_initial,
-            seed=args.seed, max_iterations=args.max_iterations, resume=args.resume, progress=progress,
+            seed=args.seed, max_iterations=args.max_iterations, resume=args.resume, diagnose=args.diagnose,
+            progress=progress,
         )  # fmt: skip
     except RecipeInterrupted as stop:
         found, missing = stop.result, stop.missing
     last = found.stages[-1]
-    if args.gif is not None and last.fit is not None:
+    if args.gif is not None:
         trace, robot = last.fit.trace, cast(Drawable, room(args.room).simulator(args.model, constants=args.start))
         print("picture:", write_overlay(args.gif, robot, trace.names, trace.times, trace.fitted, trace.measured))
     print(as_flags(found.summary()))

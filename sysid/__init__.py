@@ -32,7 +32,7 @@ from .methods.residual import ResidualFit, ResidualOptions, fit_residual
 from .methods.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .methods.simultaneous import SimultaneousOptions, simultaneous
 from .recipe import Identification, StageResult, run_recipe
-from .report import load_distribution, save
+from .report import save
 
 __all__ = [
     "METHODS",
@@ -71,7 +71,6 @@ __all__ = [
     "identify_online",
     "innovations",
     "load",
-    "load_distribution",
     "mpec",
     "multiple_shooting",
     "noise_of",

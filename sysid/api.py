@@ -27,8 +27,9 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
 
 from .methods.online import HorizonResult
+from .recipe.identification import Identification
 from .recipe.job import FPS, Job
-from .recipe.run import Identification
+from .recipe.search import Diagnose
 from .report.rows import save_rows
 
 Given = Parameters | str | Path | None
@@ -179,6 +180,7 @@ def identify(
     max_iterations: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    diagnose: Diagnose = "quick",
     progress: TextIO | None = None,
     announce: Callable[[str], object] | None = None,
 ) -> Identification:
@@ -208,6 +210,7 @@ def identify(
         max_iterations: Most iterations of the method.
         out: Folder of fit.toml, fit.json and report.html, with a folder for each of several stages; None: no files.
         resume: Go on from the files of an interrupted fit in `out`.
+        diagnose: How long to search for what the fit lacks: "none"; "quick", no longer than the fit took; or "full".
         progress: Stream for lines of progress.
         announce: Called with every note as it arises.
 

@@ -33,6 +33,8 @@ import gymnasium as gym
 import numpy as np
 import tomli_w
 from helpers import urdf
+from spring_fits import START, problem
+from sysid_systems import Spring
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents.study.conditions import CONDITIONS
@@ -53,13 +55,12 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.model import ARM, ARM_FILE
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.rooms import rooms
-from sysid.judgement.sentences import Diagnostic
 from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
 from sysid.methods import checkpoint
 from sysid.methods.checkpoint import Journal
+from sysid.methods.shooting import one_step
 from sysid.recipe.job import Job
 from sysid.recipe.run import _earlier
-from sysid.report.files import load_distribution
 
 MODELS = Path(__file__).parent / "data/models"
 LEARNED = "SlidingBlock-v0"
@@ -372,17 +373,18 @@ def fit_checkpoint(folder: Path, draw: Draw) -> None:
     checkpoint.read(path, IDENTITY, SPEC)
 
 
+@cache
+def fit_seed() -> dict[str, Any]:
+    """What is saved of a fit."""
+    return {**one_step(problem()).to_json(), "provenance": {"identity": IDENTITY}}
+
+
 def stage_folder(folder: Path, draw: Draw) -> None:
     """What an earlier run left of a stage; nothing is taken from what is damaged."""
-    kind = simulator_of("block").default_parameters
-    fit = {
-        "provenance": {"identity": IDENTITY}, "diagnostics": [Diagnostic("single_steps", "ok").to_json()],
-        "estimates": [{"name": "mass"}],
-        "posterior": {"names": ["mass"], "mean": [1.0], "covariance": [[1.0]]}, "view": {"latency": 0.0},
-    }  # fmt: skip
+    kind, fit = START, fit_seed()
     hurt = draw.choose(2)
     (folder / "fit.json").write_bytes(wounded(draw, fit, as_json) if hurt else as_json(fit))
-    constants = constants_seed("block")
+    constants = read_toml(START.save(folder / "fit.toml", simulator=SimulatorSpec.of(Spring()).table()))
     (folder / "fit.toml").write_bytes(toml(constants) if hurt else wounded(draw, constants, toml))
     _earlier(Stage("s", "e", ("mass",), "shooting"), folder, IDENTITY, kind)
 
@@ -419,14 +421,10 @@ def arm_file(folder: Path, draw: Draw) -> None:
 
 
 def fit_record(room: Room, folder: Path, draw: Draw) -> None:
-    """A fit of a study, and the posterior of a fit."""
+    """A fit of a study."""
     default = room.simulator().default_parameters
     rows = type(default).from_vector(np.stack([default.to_vector()] * 2))
     good = FitRecord(default, rows, "", False, {"train": 1}, {"nominal": [[0.1, 1.0]]}).to_json()
-    posterior = {"posterior": {"names": ["a"], "mean": [1.0], "covariance": [[1.0]], "logarithmic": [False]}}
-    (folder / "posterior.json").write_bytes(wounded(draw, posterior, as_json))
-    with contextlib.suppress(*ALLOWED):
-        load_distribution(folder / "posterior.json")
     (folder / "fit.json").write_bytes(wounded(draw, good, as_json))
     FitRecord.from_json(read_json(folder / "fit.json"), type(default))
 

@@ -266,7 +266,7 @@ def test_constants_are_found_in_recordings_of_ones_own():
     np.testing.assert_allclose(
         [getattr(fits.parameters, n) for n in names], [getattr(ElbowParameters(), n) for n in names], rtol=1e-6
     )
-    assert fits.stages[-1].diagnostics[0].value == 11
+    assert fits.stages[-1].fit.diagnostics[0].value == 11
 
 
 def test_identification_on_the_twin_predicts_what_it_has_not_seen():

@@ -205,4 +205,4 @@ def test_the_papers_cost_finds_the_truth_through_the_same_door():
     fits = run_recipe(RECIPE, LoopSimulator(), manipulated(), stages=(stage,))
     found = [getattr(fits.parameters, name) for name in STIFFNESS]
     np.testing.assert_allclose(found, TRUTH[:2], rtol=1e-6)
-    assert fits.stages[-1].diagnostics[0].value == 2
+    assert fits.stages[-1].fit.diagnostics[0].value == 2

@@ -19,14 +19,15 @@ from sysid import (
     FitProblem,
     LevenbergOptions,
     ShootingOptions,
-    load_distribution,
     one_step,
     save,
     single_shooting,
 )
 from sysid.least_squares.levenberg import IterLog, LevenbergState
 from sysid.methods import checkpoint
+from sysid.recipe.identification import loaded
 from sysid.report import Seldom
+from sysid.report.page import render
 
 
 @pytest.mark.parametrize("after", [3, 9, 14])
@@ -125,12 +126,15 @@ def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
     page = (tmp_path / "fit" / "report.html").read_text()
     assert result.diagnostics[0].sentence() in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
     assert page.count("data:image/svg+xml;base64,") == 5
-    same = load_distribution(tmp_path / "fit")
+    same = loaded(tmp_path / "fit", SpringParameters)
     nominal, rng = START, np.random.default_rng(0)
-    assert same.sample(rng, nominal) == result.distribution().sample(np.random.default_rng(0), nominal)
-    for bad in (tmp_path / "none.json", tmp_path / "fit" / "fit.toml"):
+    assert same.posterior.sample(rng, nominal) == result.distribution().sample(np.random.default_rng(0), nominal)
+    assert same.to_json() == result.to_json() and same.spec == result.spec and same.summary() == result.summary()
+    assert render(same).count("data:image/svg+xml;base64,") == 4
+    (tmp_path / "fit" / "fit.json").write_text("{}")
+    for bad in (tmp_path / "none", tmp_path / "fit"):
         with pytest.raises(FileFormatError):
-            load_distribution(bad)
+            loaded(bad, SpringParameters)
 
 
 def test_hidden_constants_appear_nowhere_as_numbers(tmp_path: Path) -> None:
@@ -178,11 +182,3 @@ def test_a_log_file_gets_a_line_now_and_then_and_no_bar() -> None:
     assert not log.getvalue()
     lines = often.getvalue().splitlines()
     assert "minimisation 1" in lines[0] and any("cost" in line for line in lines) and "\r" not in often.getvalue()
-
-
-def test_a_folder_of_several_stages_names_them(tmp_path):
-    for stage in ("body", "contact"):
-        (tmp_path / "fit" / stage).mkdir(parents=True)
-        (tmp_path / "fit" / stage / "fit.json").write_text("{}")
-    with pytest.raises(FileFormatError, match=r"fits of a recipe's stages, body, contact: load one of these folders"):
-        load_distribution(tmp_path / "fit")

@@ -17,7 +17,7 @@ from sysid import Diagnostic, FitProblem, run_recipe
 from sysid.judgement.uncertainty import analyse
 from sysid.judgement.validation import HorizonError
 from sysid.recipe.guard import better_start, compare, kept_back
-from sysid.recipe.run import Identification
+from sysid.recipe.identification import Identification
 
 PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
 TRUTH = SpringParameters(stiffness=35.0, damping=2.5)
@@ -107,7 +107,7 @@ def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_a
     options = {"segment_steps": 20, "reweight": 0, "levenberg": {"max_iterations": 2}}
     found = run_recipe(Recipe((Stage("all", "pushed", free, "multiple_shooting", options),), PUSHED), Spring(), data)
     (stage,) = found.stages
-    assert stage.fit is not None and not stage.fit.converged and not stage.usable
+    assert not stage.fit.converged and not stage.fit.usable
     assert stage.fit.codes[0] == "used_unconverged" and "not_converged" not in stage.fit.codes
     assert found.headline.startswith("NOT CONVERGED, but used to predict, as errors on kept-back data are ")
     assert found.parameters.stiffness != Spring().default_parameters.stiffness and found.unusable == free
@@ -119,4 +119,5 @@ def test_what_a_failed_stage_changed_is_not_to_be_used_and_what_it_kept_is(code:
     good = run_recipe(
         Recipe((Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),), PUSHED), Spring(), data
     ).stages[0]
-    assert Identification((good, replace(good, diagnostics=(Diagnostic(code, "do_not_use"),)))).unusable == unusable
+    bad = replace(good, fit=replace(good.fit, diagnostics=(Diagnostic(code, "do_not_use"),)))
+    assert Identification((good, bad)).unusable == unusable

@@ -84,7 +84,7 @@ def test_the_recipe_recovers_the_engines_own_constants(tmp_path: Path) -> None:
     spec = SimulatorSpec.read(tmp_path / "contact" / "fit.toml")
     assert spec is not None and (spec.model, spec.dt, spec.options["contact"]) == ("mine", 0.001, engine.contact)
     again = run_recipe(RECIPE, engine, data, start=TensegrityParameters(), stages=stages, out=tmp_path, resume=True)
-    assert [stage.fit for stage in again.stages] == [None, None] and again.parameters == found.parameters
+    assert not any(len(stage.fit.trace.times) for stage in again.stages) and again.parameters == found.parameters  # read
     draws = [fit.distribution().sample(np.random.default_rng(0), truth) for fit in (found, again)]
     assert draws[0] == draws[1] and set(draws[0]) == {"cable_stiffness", "motor_gain", "friction", "sliding_damping"}
     with pytest.raises(OptionError, match="the recipe has no stage"):

@@ -63,7 +63,6 @@ def answer(world: str, seed: int, count: int) -> dict[str, Any]:
     first = simulator.default_parameters.replace(theta_stiffness=5.0, psi_stiffness=5.0)
     assert RECIPE.laboratory is not None
     stage = run_recipe(RECIPE, simulator, data[:count], start=first, stages=(RECIPE.laboratory,)).stages[0]
-    assert stage.fit is not None
     found = stage.fit
     springs, named = springs_of(true), {e.name: e for e in found.estimates}
     whole = np.log(springs_of(found.parameters))

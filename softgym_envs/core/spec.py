@@ -96,7 +96,7 @@ class SimulatorSpec:
 
     def table(self) -> dict[str, Any]:
         """The table of a TOML file."""
-        return {name: value for name, value in asdict(self).items() if value != ""}
+        return {name: value for name, value in asdict(self).items() if name != "model" or value}
 
     def mismatch(self, other: SimulatorSpec, *, free: tuple[str, ...] = (), slack: float = 1e-9) -> str:
         """Why constants of this spec cannot be used in `other`, as half a sentence; "" if they can.

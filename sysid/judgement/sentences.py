@@ -465,6 +465,11 @@ CODES: dict[str, Code] = {
         "Run it again, with `resume=True`.",
         "interrupted: what it may lack was not looked for to the end",
     ),
+    "not_searched": Code(
+        "There was no time for some candidate causes.",
+        "Give `diagnose='full'`.",
+        "not searched: {parameter}; `diagnose='full'`",
+    ),
     "second_fit": Code("A second fit replaces the first.", "Nothing.", _second),
     "fits_disagree": Code(
         "Two fits of the same data end farther apart than noise explains.",

@@ -18,6 +18,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
+from ..data import deadline
 from ..data.problem import FitProblem
 from ..data.stamps import when_seen
 from ..data.view import delayed
@@ -106,6 +107,7 @@ def predicted(
 
     Predictions start from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
     """
+    deadline.check()
     parts, irregular = problem.parts, len(trajectory.offsets) > 0
     rows = parts * first[:, None] + np.arange(parts * (length + irregular))  # the last values may be seen after their row
     delay = np.full(len(first), parts * problem.view.latency / trajectory.period)

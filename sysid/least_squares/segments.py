@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 
+from ..data import deadline
 from ..data.problem import FitProblem
 from ..data.stamps import between, slopes_when_seen, when_seen
 from ..data.view import ACTING, POSE, Commands
@@ -150,6 +151,7 @@ class Segments:
 
     def _at_once(self, which: NDArray[np.intp], theta: Array, starts: Array) -> Predicted:
         """Predictions of segments (R,), as `rollout` gives them."""
+        deadline.check()
         begin_at, known = self._begun(which, theta, starts)
         constants: Parameters = type(self.problem.constants).from_vector(self.problem.vectors(theta))
         acting = self._acting(which, theta)

@@ -29,8 +29,10 @@ from ..judgement.result import FitResult
 from ..methods.online import HorizonResult, online
 from ..methods.table import METHODS, method_of
 from ..report.files import save
-from .run import Identification, RecipeInterrupted, StageResult, run_recipe
-from .stage import CHECKPOINT, FIT, Interrupted, fit_stage
+from .identification import FIT, Identification, StageResult
+from .run import RecipeInterrupted, run_recipe
+from .search import Diagnose
+from .stage import CHECKPOINT, Interrupted, fit_stage
 from .stage_problem import stage_problem
 
 FPS = "fps"
@@ -62,6 +64,7 @@ class Job:
     max_iterations: int | None = None
     out: Path | None = None
     resume: bool = False
+    diagnose: Diagnose = "quick"
     progress: TextIO | None = None
     announce: Callable[[str], object] | None = None
     notes: list[str] = field(default_factory=list)
@@ -239,11 +242,20 @@ class Job:
 
         stopped: KeyboardInterrupt | None = None
         try:
-            result = fit_stage(recipe, stage, problem, folder=self.out, resume=under_way, progress=self.progress, keep=keep)
+            result = fit_stage(
+                recipe,
+                stage,
+                problem,
+                folder=self.out,
+                resume=under_way,
+                progress=self.progress,
+                diagnose=self.diagnose,
+                keep=keep,
+            )
         except Interrupted as stop:
             result, stopped = stop.result, stop
         keep(result)
-        found = Identification((StageResult.of(stage.name, named(result)),), tuple(self.notes))
+        found = Identification((StageResult(stage.name, named(result)),), tuple(self.notes))
         if stopped is not None:
             raise RecipeInterrupted(found, ()) from stopped
         return found
@@ -291,7 +303,7 @@ class Job:
         found = run_recipe(
             there, simulator, data, start=self._start(simulator) if own else None, stages=stages_, out=self.out,
             resume=self.resume, announce=lambda name: self.announce and self.announce(f"stage {name}"),
-            progress=self.progress, model=self.model or "",
+            progress=self.progress, diagnose=self.diagnose, model=self.model or "",
         )  # fmt: skip
         return replace(found, notes=tuple(self.notes))
 

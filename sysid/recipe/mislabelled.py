@@ -41,8 +41,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
 
     For free motions that are seen in part and whose noise is known; others are judged before the fit.
     """
-    suspicious = result.noise_known and result.reduced_chi2 > LARGE**2 and problem.free_motion and not problem.full_state
-    if result.explained or not suspicious:
+    if not suspicious(problem, result):
         return result
     kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
     as_given = result
@@ -71,6 +70,12 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
         others=[other for value, _, other, _, _ in found[1:] if value <= ALIKE**2 * chi2],
         before=float(np.sqrt(as_given.reduced_chi2)), told="; ".join(estimate.line() for estimate in again.estimates),
     )  # fmt: skip
+
+
+def suspicious(problem: FitProblem, result: FitResult) -> bool:
+    """Whether another label may explain the data, and this one does not."""
+    large = result.noise_known and result.reduced_chi2 > LARGE**2 and problem.free_motion and not problem.full_state
+    return large and not result.explained
 
 
 def _units(kind: NDArray[np.str_]) -> Iterator[tuple[str, str, str, Array]]:

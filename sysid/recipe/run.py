@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from softgym_envs.core.errors import OptionError, SoftgymError
-from softgym_envs.core.files import read_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import Recipe, Stage
 from softgym_envs.core.simulator import Simulator
@@ -23,97 +22,13 @@ from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..judgement.result import FitResult
-from ..judgement.sentences import Diagnostic
-from ..judgement.uncertainty import JointParameters, PosteriorParameters
-from ..report.files import copy_constants, load_distribution, save
+from ..report.files import save
 from .guard import CHANCE, better_start, compare
+from .identification import Identification, StageResult, loaded
 from .predictions import banded
-from .stage import CHECKPOINT, FIT, Interrupted, fit_without_bands, saying
+from .search import Diagnose
+from .stage import CHECKPOINT, Interrupted, fit_without_bands, saying
 from .stage_problem import guarded, stage_problem
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """Result of a stage."""
-
-    name: str
-    free: tuple[str, ...]
-    parameters: Parameters
-    posterior: PosteriorParameters
-    diagnostics: tuple[Diagnostic, ...]
-    """Headline first."""
-    fit: FitResult | None
-    """None where it was read from the files of an earlier run."""
-    view: View = field(default_factory=View)
-    """Constants of the recordings."""
-
-    @classmethod
-    def of(cls, name: str, found: FitResult) -> StageResult:
-        """The result of a fit."""
-        return cls(name, found.free, found.parameters, found.distribution(), found.diagnostics, found, found.view)
-
-    @property
-    def usable(self) -> bool:
-        """Whether the headline does not forbid to use the constants."""
-        return self.diagnostics[0].severity != "do_not_use"
-
-    def summary(self) -> str:
-        """A few lines for people: diagnostics, then constants where the fit is there."""
-        if self.fit is not None:
-            return self.fit.summary()
-        return "\n".join(f"[{d.severity}] {d.sentence()}" for d in self.diagnostics)
-
-
-@dataclass(frozen=True)
-class Identification:
-    """What was identified: the results of all stages that were fitted, in their order."""
-
-    stages: tuple[StageResult, ...]
-    notes: tuple[str, ...] = ()
-    """What was decided and remarked on the way, in words."""
-
-    @property
-    def parameters(self) -> Parameters:
-        """Constants after the last stage."""
-        return self.stages[-1].parameters
-
-    @property
-    def decisive(self) -> tuple[StageResult, ...]:
-        """Stages except those whose constants were all fitted again later."""
-        return tuple(
-            stage
-            for index, stage in enumerate(self.stages)
-            if not set(stage.free) <= {name for later in self.stages[index + 1 :] for name in later.free}
-        )
-
-    @property
-    def unusable(self) -> tuple[str, ...]:
-        """Constants that are those of a failed stage: the last stage that changed them, or the only one that freed them."""
-        failed: dict[str, bool] = {}
-        for stage in self.stages:
-            for name in stage.free:
-                if stage.usable or stage.diagnostics[0].code != "kept_previous":
-                    failed[name] = not stage.usable
-                failed.setdefault(name, True)
-        return tuple(name for name, bad in failed.items() if bad)
-
-    @property
-    def headline(self) -> str:
-        """Headlines of the decisive stages in words, with their names where there are several."""
-        said = [(stage.name, stage.diagnostics[0].sentence()) for stage in self.decisive]
-        return said[0][1] if len(said) == 1 else "; ".join(f"{name}: {sentence}" for name, sentence in said)
-
-    def distribution(self) -> JointParameters:
-        """Posterior of the decisive stages, for domain randomisation."""
-        return JointParameters(tuple(stage.posterior for stage in self.decisive))
-
-    def summary(self) -> str:
-        """Summaries of all stages; those that decide nothing are marked."""
-        if len(self.stages) == 1:
-            return self.stages[0].summary()
-        begins = " (a start alone: later stages fit its constants again, and judge them)"
-        heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
-        return "\n".join(f"{head}\n{stage.summary()}" for head, stage in zip(heads, self.stages, strict=True))
 
 
 class RecipeInterrupted(KeyboardInterrupt):
@@ -136,6 +51,7 @@ def run_recipe(
     resume: bool = False,
     announce: Callable[[str], object] | None = None,
     progress: TextIO | None = None,
+    diagnose: Diagnose = "full",
     model: str = "",
     limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> Identification:
@@ -152,6 +68,7 @@ def run_recipe(
         resume: Use the files that an earlier run on the same data left in `out`.
         announce: Called with the name of each stage as it begins.
         progress: Stream for iteration lines; None: no output.
+        diagnose: How long to search for what a fit lacks; see `.search`.
         model: Name of the structure, for the files.
         limits: See `FitProblem.limits`: for constants that are used in longer steps than the simulator's. The last stage of an
             experiment keeps within them; earlier ones may look beyond, where some ways to the optimum lead.
@@ -180,7 +97,7 @@ def run_recipe(
             problem = problem if stage.begin else better_start(problem, first)
             identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode())
             earlier = _earlier(stage, folder, identity.hexdigest(), current) if resume and folder else None
-            more: dict[str, Any] = {"identity": identity.hexdigest(), "model": model, "last": last}
+            more: dict[str, Any] = {"identity": identity.hexdigest(), "model": model, "last": last, "diagnose": diagnose}
             found, stopped = (earlier, None) if earlier else _solved(recipe, stage, problem, folder, resume, progress, **more)
         except KeyboardInterrupt as stop:
             if not done:
@@ -188,13 +105,13 @@ def run_recipe(
             stopped = stop
             break
         done.append(found)
-        current, view = found.parameters, found.view
+        current, view = found.fit.parameters, found.fit.view
         if stopped is not None:
             break
     result = Identification(tuple(done))
     missing = tuple(stage.name for stage in chosen[len(done) :])
     if out is not None:
-        copy_constants(out / done[-1].name / FIT, out / FIT, result.unusable, missing)
+        result.save_whole(out, missing)
     if stopped is not None:
         raise RecipeInterrupted(result, missing) from stopped
     return result
@@ -211,6 +128,7 @@ def _solved(
     identity: str,
     model: str,
     last: bool,
+    diagnose: Diagnose,
 ) -> tuple[StageResult, KeyboardInterrupt | None]:
     """Result of a stage, also where Ctrl-C ended its examination; files of such a stage are not those of a finished one."""
 
@@ -225,16 +143,18 @@ def _solved(
     under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
     stopped: KeyboardInterrupt | None = None
     try:
-        fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=under_way, progress=progress, keep=keep)
+        fitted, found = fit_without_bands(
+            recipe, stage, problem, folder=folder, resume=under_way, progress=progress, diagnose=diagnose, keep=keep
+        )
         found = settled(found, identity=identity)
-        if last:  # others are there for the next one
+        if last and diagnose != "none":  # others are there for the next one
             saying(progress)("how well such recordings are predicted")
             found = banded(fitted, found)
     except Interrupted as stop:
         found, stopped = settled(stop.result), stop
     if folder is not None:
         save(found, folder)
-    return StageResult.of(stage.name, found), stopped
+    return StageResult(stage.name, found), stopped
 
 
 def _guarded(found: FitResult, problem: FitProblem) -> FitResult:
@@ -265,12 +185,7 @@ def _encoded(parameters: Parameters, problem: FitProblem) -> Any:
 def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:
     """Result of this stage from an earlier run; None if that was another problem, or did not finish."""
     try:
-        document = read_json(folder / "fit.json")
-        if document.get("provenance", {}).get("identity") != identity:
-            return None
-        posterior, parameters = load_distribution(folder), type(kind).load(folder / FIT)
-        found = tuple(Diagnostic.from_json(entry) for entry in document["diagnostics"])
-        names = tuple(e["name"] for e in document["estimates"])
-        return StageResult(stage.name, names, parameters, posterior, found, None, View(**document["view"]))
-    except (SoftgymError, KeyError, IndexError, TypeError, ValueError, AttributeError):
+        found = loaded(folder, type(kind))
+    except SoftgymError:
         return None
+    return StageResult(stage.name, found) if found.provenance.get("identity") == identity else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -19,14 +20,15 @@ from ..judgement.step import in_steps_of
 from ..methods.outliers import LONE, without_lone
 from ..methods.table import METHODS, method_of
 from .finer import blamed
-from .mislabelled import unmasked
+from .mislabelled import suspicious, unmasked
 from .predictions import banded
+from .search import Diagnose, Search
 from .suspects import NEARLY, Fitted, conditional, suspected
 
 REPEATED = 3
 """Starts of a fit by the method that repeats another, from constants only: with guessed states there are many minima."""
-CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
-"""Files of a fit under way and of its constants, in the folder of a stage."""
+CHECKPOINT = "checkpoint.json"
+"""File of a fit under way, in the folder of a stage."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -46,6 +48,7 @@ def fit_stage(
     folder: Path | None,
     resume: bool,
     progress: TextIO | None,
+    diagnose: Diagnose = "full",
     keep: Callable[[FitResult], object] | None = None,
 ) -> FitResult:
     """Fit one stage by its method, with a checkpoint in `folder` where the method writes one, and examine the result.
@@ -58,7 +61,11 @@ def fit_stage(
         DataError: The recordings do not suit the method.
         Interrupted: Ctrl-C after the method has ended.
     """
-    fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=resume, progress=progress, keep=keep)
+    fitted, found = fit_without_bands(
+        recipe, stage, problem, folder=folder, resume=resume, progress=progress, diagnose=diagnose, keep=keep
+    )
+    if diagnose == "none":
+        return found
     saying(progress)("how well such recordings are predicted")
     try:
         return banded(fitted, found)
@@ -84,6 +91,7 @@ def fit_without_bands(
     folder: Path | None,
     resume: bool,
     progress: TextIO | None,
+    diagnose: Diagnose = "full",
     keep: Callable[[FitResult], object] | None = None,
 ) -> Fitted:
     """`fit_stage` without bands of predictions."""
@@ -94,26 +102,43 @@ def fit_without_bands(
     if method.takes("progress"):
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
+    begun = time.process_time()
     result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
     unsearched = result.with_diagnostic("interrupted", "note")
     try:
         if keep is not None:
             keep(unsearched)
-        return _asked(recipe, stage, problem, result, say)
+        return _asked(recipe, stage, problem, result, say, diagnose, begun)
     except KeyboardInterrupt as stop:
         raise Interrupted(unsearched) from stop
 
 
-def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
-    """Examine a finished fit: outliers, another simulator, labels, steps and causes."""
+def _asked(
+    recipe: Recipe,
+    stage: Stage,
+    problem: FitProblem,
+    result: FitResult,
+    say: Callable[[str], None],
+    diagnose: Diagnose,
+    begun: float,
+) -> Fitted:
+    """Examine a finished fit that began at `begun` [s]: outliers, another simulator, labels, steps and causes.
+
+    The first two may change the fit, and are part of it: they are examined whatever `diagnose` says.
+    """
     method = method_of(stage.method)
     problem, result = _without_lone(recipe, stage, problem, result, say)
     other = _otherwise(recipe, stage, problem, result, say)
     if other is not None and other.result.explained:
         changed = changes(problem.simulator, other.problem.simulator)
         return other._replace(result=other.result.with_diagnostic("other_simulator", "note", changed=changed))
-    result = unmasked(problem, result)
-    by_step = blamed(recipe, problem, result, say)
+    search = Search(diagnose, time.process_time() - begun, say)
+    finer = recipe.finer is not None and not result.explained
+    if suspicious(problem, result):
+        result = search.tried("other labels", lambda: unmasked(problem, result)) or result
+    by_step = result
+    if finer and result.usable:
+        by_step = search.tried("finer steps", lambda: blamed(recipe, problem, result, say)) or result
 
     def again(given: FitProblem, from_there: FitResult | None = None) -> FitResult:
         used = METHODS[method.repeated] if method.repeated else method
@@ -133,9 +158,12 @@ def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult,
     suspects = {words: names for words, names in stage.suspects.items() if not set(names) & {*unable, *idle}}
     untried = "" if stage.untried is None else stage.untried(problem.simulator)
     result = suspected(
-        suspects, again, problem, by_step, say, known=by_step is not result, other=other, onward=again, untried=untried
+        suspects, again, problem, by_step, search, known=by_step is not result, other=other, onward=again, untried=untried
     )
-    return Fitted(problem, conditional(stage.doubtful, partial(again, from_there=result), problem, result, say))
+    result = conditional(stage.doubtful, partial(again, from_there=result), problem, result, search)
+    if search.skipped:
+        result = result.with_diagnostic("not_searched", "note", ", ".join(search.skipped))
+    return Fitted(problem, result)
 
 
 def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:

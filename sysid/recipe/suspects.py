@@ -14,6 +14,7 @@ is repeated with such constants freed, and constants that change are reported to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from softgym_envs.core.spec import changes
 from ..data.problem import FitProblem
 from ..judgement.result import Estimate, FitResult, remaining_share
 from .late import searched
+from .search import Search
 
 NEARLY = 1e-5
 """Relative cost tolerance of a fit that shows what another lacks: a sixth of a standard deviation, for 3000 rows."""
@@ -86,7 +88,7 @@ def suspected(
     fit: Callable[[FitProblem], FitResult],
     problem: FitProblem,
     result: FitResult,
-    say: Callable[[str], None] = lambda what: None,
+    search: Search | None = None,
     *,
     known: bool = False,
     other: Fitted | None = None,
@@ -100,7 +102,7 @@ def suspected(
         fit: Repeats the fit, by a method that can fit constants of recordings.
         problem: As it was fitted.
         result: Result of that fit.
-        say: Called with a line before every try.
+        search: Tries candidates, as far as there is time.
         known: Whether a cause was found already (the step): then nothing is added where no suspect is named.
         other: The same data in another simulator, where suspects are tried if none is named in this one.
         onward: As `fit`, from the final states of a fit; None: `fit`.
@@ -110,6 +112,7 @@ def suspected(
     def from_end(ended: Fitted) -> Callable[[FitProblem], FitResult]:
         return fit if onward is None else lambda given: onward(given, ended.result)
 
+    search = search or Search()
     there = set(problem.known_specs)
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable:
@@ -117,19 +120,19 @@ def suspected(
     if not asked:
         return result.with_diagnostic("unknown_cause", "note", tried=[], untried=untried) if untried and not known else result
     ended = problem.replace(start=result.parameters, view=result.view)
-    found, elsewhere = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), None
+    found, elsewhere = _tried(asked, from_end(Fitted(ended, result)), ended, result, search), None
     astray = result.misfit > ASTRAY or any(estimate.at_bound or estimate.hidden for estimate in result.estimates)
     if astray and not any(each.worth for each in found):
-        found += _tried(asked, fit, problem, result, say)
+        found += _tried(asked, fit, problem, result, search)
     if other is not None and not any(each.worth for each in found) and remaining_share(other.result, result) <= SAID:
         there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
-        again = _tried(asked, from_end(other), there_ended, result, say)
+        again = _tried(asked, from_end(other), there_ended, result, search)
         if any(each.worth for each in again):
             found, elsewhere = again, changes(problem.simulator, other.problem.simulator)
     best = min(found, key=lambda each: (not each.worth, each.share), default=None)
-    facts: dict[str, Any] = {"tried": list(asked), "untried": untried}
+    facts: dict[str, Any] = {"tried": [words for words in asked if words in search.done], "untried": untried}
     if best is None or not best.worth:
-        if known:
+        if known or not facts["tried"]:
             return result
         most = () if best is None or best.share >= SAID else (best.words, best.share)
         return result.with_diagnostic("unknown_cause", "note", *most, told=best.told if most and best else "", **facts)
@@ -145,23 +148,31 @@ def _tried(
     fit: Callable[[FitProblem], FitResult],
     problem: FitProblem,
     before: FitResult,
-    say: Callable[[str], None],
+    search: Search,
 ) -> list[_Tried]:
     """Try every suspect from the start of the problem; keep those with other values that converge or explain all.
 
     Their residuals are compared with those of a fit before.
     """
     found = []
+    search.plan(len(suspects))
     for words, names in suspects.items():
         more = tuple(name for name in names if name not in problem.free)
-        say(f"the model does not explain the data; trying {words}")
+        wider = problem.replace(free=(*problem.free, *more))
         try:
-            again = fit(searched(problem.replace(free=(*problem.free, *more))))
+            again = search.tried(words, partial(_fitted, fit, wider))
         except DataError:
+            continue
+        if again is None:
             continue
         if (again.converged or again.explained) and any(_matters(problem, e) for e in again.estimates if e.name in more):
             found.append(_Tried(words, more, again, remaining_share(again, before)))
     return found
+
+
+def _fitted(fit: Callable[[FitProblem], FitResult], problem: FitProblem) -> FitResult:
+    """The fit of a problem, from the latency at which single steps fit best."""
+    return fit(searched(problem))
 
 
 def _matters(problem: FitProblem, found: Estimate) -> bool:
@@ -174,7 +185,7 @@ def conditional(
     fit: Callable[[FitProblem], FitResult],
     problem: FitProblem,
     result: FitResult,
-    say: Callable[[str], None] = lambda what: None,
+    search: Search | None = None,
 ) -> FitResult:
     """The result, with a reservation on constants that these data determine only for given values of fixed ones.
 
@@ -183,15 +194,17 @@ def conditional(
         fit: Repeats the fit.
         problem: As it was fitted.
         result: Result of that fit.
-        say: Called with a line before the fit.
+        search: Tries candidates, as far as there is time.
     """
     more = tuple(name for name in doubtful if name not in problem.free)
     if not more or not result.explained or not result.usable:
         return result
-    say(f"the data are explained; trying with {', '.join(more)} free, too")
+    wider, what = problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view), ", ".join(more)
     try:
-        again = fit(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view))
+        again = (search or Search()).tried(f"{what} free, too", partial(fit, wider), "the data are explained")
     except DataError:
+        return result
+    if again is None:
         return result
     moved = [new for old, new in zip(result.estimates, again.estimates, strict=False) if not old.hidden and _hangs(old, new)]
     if not again.converged or not moved:

@@ -2,8 +2,8 @@
 
 from ..judgement.sentences import as_flags
 from .beat import Beat
-from .files import load_distribution, save
+from .files import save
 from .rows import rows_in_words, save_rows
 from .seldom import Seldom
 
-__all__ = ["Beat", "Seldom", "as_flags", "load_distribution", "rows_in_words", "save", "save_rows"]
+__all__ = ["Beat", "Seldom", "as_flags", "rows_in_words", "save", "save_rows"]

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import tomli_w
 
-from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.files import read_json, read_toml, write_atomically, write_json
+from softgym_envs.core.files import read_toml, write_atomically, write_json
 from softgym_envs.core.parameters import UNEXPLAINED, UNUSABLE
 
 from ..judgement.result import FitResult
-from ..judgement.uncertainty import PosteriorParameters
 from .page import render
 
 
@@ -60,18 +58,3 @@ def _reservation(result: FitResult) -> dict[str, str]:
 
 def _mark(why: str) -> dict[str, str]:
     return {UNUSABLE: f"the fit says: {why}"}
-
-
-def load_distribution(path: str | Path) -> PosteriorParameters:
-    """Load the posterior of a saved fit from its directory or its fit.json.
-
-    Raises:
-        FileFormatError: No such file, not JSON, no posterior in it, or the folder holds a recipe's stages.
-    """
-    folder, path = Path(path), Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
-    if not path.exists() and (stages := sorted(inner.parent.name for inner in folder.glob("*/fit.json"))):
-        raise FileFormatError(f"{folder} holds fits of a recipe's stages, {', '.join(stages)}: load one of these folders")
-    document = read_json(path)
-    if not isinstance(document.get("posterior"), dict):
-        raise FileFormatError(f"{path} holds no fit with a posterior")
-    return PosteriorParameters.from_json(document["posterior"])

@@ -13,14 +13,14 @@ from softgym_envs.core.page import BLUE, GREY, INK, ORANGE, embed, new_figure, p
 from ..judgement.result import Estimate, FitResult
 
 
-def render(result: FitResult) -> str:
-    """Render the page as text; it fetches nothing from elsewhere.
+def render(*results: FitResult) -> str:
+    """Render the page of one fit, or of several stages, as text; it fetches nothing from elsewhere.
 
     Raises:
         MissingDependencyError: matplotlib or jinja2 is not installed.
     """
-    plots = {name: embed(figure) for name, figure in figures(result).items()}
-    return render_page(Path(__file__).parent / "templates" / "report.html", r=result, plots=plots, n=number)
+    fits = [(each, {name: embed(figure) for name, figure in figures(each).items()}) for each in results]
+    return render_page(Path(__file__).parent / "templates" / "report.html", fits=fits, n=number)
 
 
 def number(value: float, digits: int = 5) -> str:
@@ -37,7 +37,7 @@ def number(value: float, digits: int = 5) -> str:
 def figures(result: FitResult) -> dict[str, Any]:
     """Every plot of the page by name."""
     plots = {"intervals": _intervals, "trace": _trace, "horizon": _horizon, "cost": _cost, "correlation": _correlation}
-    return {name: draw(result) for name, draw in plots.items()}
+    return {name: draw(result) for name, draw in plots.items() if name != "trace" or len(result.trace.names)}
 
 
 def _intervals(result: FitResult) -> Any:
