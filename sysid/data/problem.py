@@ -110,8 +110,8 @@ class FitProblem:
             raise OptionError(f"noise is {shown(self.noise)}, expected {{column: standard deviation}}")
         if not isinstance(self.data, DataSplit):
             object.__setattr__(self, "data", DataSplit(self.data, TrajectorySet(()), TrajectorySet(())))
-        object.__setattr__(self, "free", tuple(e for name in self.free for e in self.constants.vectors.get(name, (name,))))
         object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
+        object.__setattr__(self, "free", tuple(e for name in self.free for e in self.constants.vectors.get(name, (name,))))
         self._check_start()
         limits = borne_bounds(self.simulator, self.constants) if self.limits is None else self.limits
         self.constants.check_names(limits)
