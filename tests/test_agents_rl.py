@@ -19,9 +19,8 @@ from stable_baselines3.common.utils import LinearSchedule
 import agents
 from agents.learning.checkpoints import RUN, load_checkpoint, newest_checkpoint, save_checkpoint
 from agents.learning.curve import learning_curve
-from agents.learning.evaluation import Evaluation, evaluate, zero
-from agents.learning.imitation import Imitation, imitate
-from agents.learning.policy import PRETRAINED, load_policy, observed_with, policy_of
+from agents.learning.evaluation import Evaluation, evaluate
+from agents.learning.policy import PRETRAINED, load_policy, policy_of
 from agents.learning.rl import Training, new_model, settings, train
 from agents.policies import FOLDER
 from agents.study.definition import Job, Study
@@ -188,7 +187,7 @@ def test_a_folder_holds_one_training(tmp_path):
     (tmp_path / "policy.zip").unlink()
     with pytest.raises(OptionError, match=r"already \(policy_128_steps.zip\)"):
         train(training(64), tmp_path)
-    assert training(64, critic_first=8).run != training(64).run
+    assert training(64, also={"critic_first": 8}).run != training(64).run
 
 
 @pytest.mark.parametrize("algorithm, own, begun", [("ppo", QUICK, 0), ("ppo", QUICK, 12), ("sac", {"learning_starts": 4}, 0)])
@@ -304,34 +303,6 @@ def test_evaluation_equals_single_episodes_without_action():
             total, done = total + reward, terminated or truncated
         assert found.returns[episode] == pytest.approx(total, rel=1e-12)
     assert (found.failed == 0).all()
-
-
-def test_one_policy_learns_in_several_worlds_and_looks_at_its_own_actions(tmp_path):
-    """A shared network of motors sees what each motor was told last; the policy that is saved takes what is observed."""
-    quick = {**OWN, "n_steps": 8, "n_epochs": 1, "batch_size": 32}
-    worlds = ({"action_delay": 0}, {"action_delay": 2})
-    run = Training(ROLL, 64, keywords={**SHORT, "action_memory": 3}, variants=worlds, num_envs=4, overrides=quick)
-    model = train(run, tmp_path).model
-    views, motors = model.policy.views, 24
-    assert views.shape[1] == motors and run.make().num_envs == 4
-    for way in views:
-        for motor, seen in enumerate(way):
-            assert list(seen[-3:]) == [100 + k * motors + motor for k in range(3)]  # oldest first; 100 is the task's own
-    policy = load_policy(tmp_path / "policy.zip")
-    assert observed_with(tmp_path / "policy.zip") == {"action_memory": 3}
-    observation = np.random.default_rng(0).normal(size=(4, 100 + 3 * motors)).astype(np.float32)
-    np.testing.assert_allclose(policy(observation), policy_of(model)(observation), atol=1e-5)
-    pupil = imitate(Imitation(ROLL, 2, 1, 4, run.keywords, hidden=(48, 48), shared=True, updates=2), lambda envs: zero(envs))
-    critic = dataclasses.replace(run, critic_first=1000, overrides={**quick, "policy_kwargs": {**SAME, "log_std_init": -1.0}})
-    learned = train(critic, pupil=pupil).model.policy
-    for name, value in pupil.policy.state_dict().items():  # the critic learned, the actor waits for it
-        changed = not np.array_equal(learned.state_dict()[name], value)
-        assert changed == ("critic" in name or "value" in name or name == "log_std"), name
-    assert learned.log_std.mean().item() == pytest.approx(-1.0)
-    with pytest.raises(FileFormatError, match="belongs to another run"):
-        train(dataclasses.replace(run, steps=128, variants=worlds[::-1]), tmp_path, resume=True)
-    with pytest.raises(OptionError, match="num_envs is 5, allowed are multiples of the 2 variants"):
-        dataclasses.replace(run, num_envs=5)
 
 
 def test_learning_improves_a_task_that_is_easy():

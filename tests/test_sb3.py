@@ -14,7 +14,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from agents.learning.vec_env import SB3VecEnv, SideBySide
+from agents.learning.vec_env import SB3VecEnv
 from softgym_envs.core.errors import OptionError
 
 ID = "softgym_envs:TensegrityCrawl-v0"
@@ -55,31 +55,6 @@ def test_equals_single_environments_over_two_episodes():
                 assert "terminal_observation" not in infos[i]
             np.testing.assert_array_equal(observed[i], last)
     envs.close()
-
-
-def test_environments_side_by_side_are_the_same_as_each_alone():
-    """Rows keep their order, seeds count on from part to part, and ends of episodes say what they say in each part."""
-    worlds = ({"num_envs": 2, "action_delay": 1}, {"num_envs": 3})
-    both, alone = SideBySide([make(**world) for world in worlds]), [make(**world) for world in worlds]
-    both.seed(5)
-    alone[0].seed(5)
-    alone[1].seed(7)
-    np.testing.assert_array_equal(both.reset(), np.concatenate([envs.reset() for envs in alone]))
-    rng = np.random.default_rng(0)
-    for _ in range(STEPS + 1):
-        actions = rng.uniform(-1, 1, (5, 3)).astype(np.float32)
-        found = both.step(actions)
-        expected = [alone[0].step(actions[:2]), alone[1].step(actions[2:])]
-        for got, parts in zip(found[:3], zip(*expected, strict=True), strict=False):
-            np.testing.assert_array_equal(got, np.concatenate(parts))
-        last = [info.get("terminal_observation") for info in found[3]]
-        wanted = [info.get("terminal_observation") for part in expected for info in part[3]]
-        assert all(np.array_equal(a, b) for a, b in zip(last, wanted, strict=True))
-    assert found[0].shape == (5, 46) and both.get_attr("num_envs") == [2, 2, 3, 3, 3]
-    assert both.get_attr("num_envs", indices=[4, 0]) == [3, 2]
-    with pytest.raises(OptionError, match="for rows 0 alone"):
-        both.env_method("close", indices=0)
-    both.close()
 
 
 def test_a_failed_simulation_is_not_a_time_limit():
@@ -129,13 +104,12 @@ def test_refuses_another_autoreset_mode_and_single_rows():
         envs.env_method("reset")
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_answers_what_environments_of_their_own_answer(several):
+def test_answers_what_environments_of_their_own_answer():
     """Attributes, methods and pictures of rows, by index, as DummyVecEnv gives them of single environments."""
     keywords = {"max_episode_steps": STEPS, "render_mode": "rgb_array"}
     dummy = DummyVecEnv([lambda: Monitor(gym.make(ID, **keywords)) for _ in range(3)])
     wrapped = RecordEpisodeStatistics(gym.make_vec(ID, num_envs=3, autoreset_mode="same_step", **keywords))
-    envs = SideBySide([make(1, **keywords), make(2, **keywords)]) if several else SB3VecEnv(wrapped)
+    envs = SB3VecEnv(wrapped)
     for each in (dummy, envs):
         each.seed(5)
         each.reset()
@@ -179,23 +153,23 @@ def test_every_spelling_of_gymnasium_is_taken(mode):
 
 
 def test_states_of_rows_are_those_of_environments_of_their_own():
-    """A row's state goes on in a single environment, and comes back into any row, of one batch or of several."""
+    """A row's state goes on in a single environment, and comes back into any row."""
     rng, single = np.random.default_rng(0), gym.make(ID, max_episode_steps=STEPS).unwrapped
-    for envs in (make(3), SideBySide([make(1), make(2)])):
-        envs.seed(1)
-        envs.reset()
-        envs.step(rng.uniform(-1, 1, (3, 3)).astype(np.float32))
-        first, last = envs.env_method("get_state", indices=[0, 2])
-        action = rng.uniform(-1, 1, (3, 3)).astype(np.float32)
-        after = envs.step(action)[0]
-        single.reset(seed=0)
-        single.set_state(last)
-        np.testing.assert_array_equal(single.step(action[2])[0], after[2])
-        assert envs.env_method("set_state", first, indices=[2]) == [None]
-        again = envs.step(np.repeat(action[:1], 3, axis=0))[0]
-        np.testing.assert_array_equal(again[2], after[0])
-        assert not np.array_equal(again[1], after[1])  # it went on
-        with pytest.raises(OptionError, match="expected that of one row"):
-            envs.env_method("set_state", envs.parts[1].envs.get_state() if isinstance(envs, SideBySide) else {}, indices=[2])
-        assert len(envs.env_method("get_state")) == 3
-        envs.close()
+    envs = make(3)
+    envs.seed(1)
+    envs.reset()
+    envs.step(rng.uniform(-1, 1, (3, 3)).astype(np.float32))
+    first, last = envs.env_method("get_state", indices=[0, 2])
+    action = rng.uniform(-1, 1, (3, 3)).astype(np.float32)
+    after = envs.step(action)[0]
+    single.reset(seed=0)
+    single.set_state(last)
+    np.testing.assert_array_equal(single.step(action[2])[0], after[2])
+    assert envs.env_method("set_state", first, indices=[2]) == [None]
+    again = envs.step(np.repeat(action[:1], 3, axis=0))[0]
+    np.testing.assert_array_equal(again[2], after[0])
+    assert not np.array_equal(again[1], after[1])  # it went on
+    with pytest.raises(OptionError, match="expected that of one row"):
+        envs.env_method("set_state", {}, indices=[2])
+    assert len(envs.env_method("get_state")) == 3
+    envs.close()

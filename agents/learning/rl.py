@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -41,7 +41,7 @@ from .checkpoints import checkpoint_of, described, load_checkpoint, require_unus
 from .evaluation import Evaluation
 from .policy import save_policy
 from .shared_policy import SharedPolicy, views_of
-from .vec_env import SB3VecEnv, SideBySide
+from .vec_env import SB3VecEnv
 
 Array = NDArray[np.float64]
 
@@ -107,10 +107,8 @@ class Training:
     """Control steps between checkpoints."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from `USUAL`: those of the room (`Room.learning_of`), and the user's."""
-    variants: tuple[Mapping[str, Any], ...] = ()
-    """Further keywords, each set for an equal share of the rows: delays or constants that one policy must master."""
-    critic_first: int = 0
-    """PPO: control steps during which only the critic learns, since a pupil has none."""
+    also: Mapping[str, Any] = field(default_factory=dict)
+    """Further facts that a checkpoint must share."""
 
     def __post_init__(self) -> None:
         settings(self.algorithm)
@@ -120,8 +118,6 @@ class Training:
         check_number("seed", self.seed, low=0, high=MOST_SEED, whole=True)
         if self.num_envs is not None and self.num_envs < 1:
             raise OptionError(f"num_envs is {self.num_envs}, allowed is None or >= 1")
-        if self.rows % max(len(self.variants), 1):
-            raise OptionError(f"num_envs is {self.rows}, allowed are multiples of the {len(self.variants)} variants")
 
     @property
     def rows(self) -> int:
@@ -138,12 +134,9 @@ class Training:
         found = settings(self.algorithm, self.overrides)
         return self.rows * int(found["n_steps" if self.algorithm == "ppo" else "train_freq"])
 
-    def make(self) -> SB3VecEnv | SideBySide:
+    def make(self) -> SB3VecEnv:
         """The environments."""
-        each = [{**self.keywords, **variant} for variant in self.variants or ({},)]
-        shared: dict[str, Any] = {"num_envs": self.rows // len(each), "autoreset_mode": "same_step"}
-        parts = [SB3VecEnv(gym.make_vec(self.env_id, **shared, **keywords)) for keywords in each]
-        return SideBySide(parts) if self.variants else parts[0]
+        return SB3VecEnv(gym.make_vec(self.env_id, num_envs=self.rows, autoreset_mode="same_step", **self.keywords))
 
     def hyperparameters(self) -> dict[str, Any]:
         """Keywords of the algorithm; a minibatch is no larger than PPO's batch."""
@@ -166,7 +159,6 @@ class Training:
             found = {n: Path(v) if isinstance(v, str) and os.path.isfile(v) else v for n, v in keywords.items()}
             return found | ({"backend": identity_of(keywords["backend"])} if "backend" in keywords else {})
 
-        variants = {"variants": [read(variant) for variant in self.variants]} if self.variants else {}
         return described(
             {
                 "id": self.env_id.rpartition(":")[2],
@@ -174,8 +166,7 @@ class Training:
                 "seed": self.seed,
                 "rows": self.rows,
                 "keywords": read(self.keywords),
-                **variants,
-                **({"critic_first": self.critic_first} if self.critic_first else {}),
+                **self.also,
                 "hyperparameters": settings(self.algorithm, self.overrides),
             }
         )
@@ -226,24 +217,6 @@ class _Checkpoints(BaseCallback):
         return True
 
 
-class _CriticFirst(BaseCallback):
-    """Trains only the critic for the given control steps: an untrained one would spoil a trained actor."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.steps = steps
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_rollout_end(self) -> None:
-        policy: Any = self.model.policy
-        network = policy.mlp_extractor
-        actor = network.actor if isinstance(policy, SharedPolicy) else network.policy_net
-        for weights in (*actor.parameters(), *policy.action_net.parameters(), policy.log_std):
-            weights.requires_grad_(self.num_timesteps > self.steps)
-
-
 class Trained(NamedTuple):
     """Result of `train`."""
 
@@ -261,7 +234,9 @@ def train(
     *,
     resume: bool = False,
     report: Callable[[LearningPoint], None] | None = None,
-    pupil: PPO | None = None,
+    envs: Any = None,
+    start: Callable[[BaseAlgorithm], None] | None = None,
+    callbacks: Sequence[BaseCallback] = (),
 ) -> Trained:
     """Train a policy; equal trainings give equal policies on one machine.
 
@@ -272,7 +247,9 @@ def train(
         folder: Folder of checkpoints, logs and the policy, for one training only; None keeps the policy in memory.
         resume: Continue from the newest checkpoint in `folder` until `training.steps` are reached; none are taken if they are.
         report: Called with points of the learning curve.
-        pupil: Model whose actor PPO starts from if there is no checkpoint: one of `.imitation`, say.
+        envs: The environments of stable-baselines3; None: `training.make`.
+        start: Called with the untrained model, to give it other weights; not where a training resumes.
+        callbacks: Further callbacks of stable-baselines3.
 
     Raises:
         OptionError: `resume` without a folder, or without `resume` a folder that already holds a training.
@@ -284,27 +261,21 @@ def train(
     checkpoint = checkpoint_of(folder, run) if resume and folder is not None else None
     if folder is not None and not resume:
         require_unused(folder)
-    envs = training.make()
+    envs = envs or training.make()
     envs.seed(training.seed)
     curve = _Curve(report)
     try:
         model = new_model(training, envs)
         if checkpoint is not None:
             load_checkpoint(checkpoint, model)
-        elif pupil is not None:
-            own = ("log_std", "value_net", "mlp_extractor.value_net", "mlp_extractor.critic")
-            actor = {name: value for name, value in pupil.policy.state_dict().items() if not name.startswith(own)}
-            model.policy.load_state_dict(actor, strict=False)
-        callbacks: list[BaseCallback] = [curve]
-        if training.critic_first:
-            callbacks.append(_CriticFirst(training.critic_first))
+        elif start is not None:
+            start(model)
+        called = [curve, *callbacks]
         if folder is not None:
             model.set_logger(_logger(folder, model.num_timesteps))
-            callbacks.append(_Checkpoints(max(training.checkpoint_every // training.rows, 1), folder, run))
+            called.append(_Checkpoints(max(training.checkpoint_every // training.rows, 1), folder, run))
         try:
-            model.learn(
-                max(training.steps - model.num_timesteps, 0), callback=callbacks, reset_num_timesteps=checkpoint is None
-            )
+            model.learn(max(training.steps - model.num_timesteps, 0), callback=called, reset_num_timesteps=checkpoint is None)
         except KeyboardInterrupt:
             if folder is not None and model.num_timesteps:
                 save_checkpoint(model, folder, run)
@@ -334,7 +305,7 @@ def begun(training: Training, folder: Path, say: Callable[[str], None]) -> None:
         say(f"trains up to {end} steps, steps is {training.steps}: it learns from {training.collected} at a time")
 
 
-def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm:
+def new_model(training: Training, envs: Any) -> BaseAlgorithm:
     """The untrained model at the start of a training.
 
     Raises:
@@ -345,8 +316,7 @@ def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm
     policy: Any = "MlpPolicy"
     if keywords.pop("shared", False):
         policy = SharedPolicy
-        first = envs.parts[0] if isinstance(envs, SideBySide) else envs
-        keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": views_of(first.envs.unwrapped)}
+        keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": views_of(envs.envs.unwrapped)}
     model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device="cpu", **keywords)
     return model
 

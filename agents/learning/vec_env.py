@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -173,74 +172,6 @@ class SB3VecEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
         """No row is wrapped on its own; the episode data of Monitor is there already, so none is needed."""
         return [wrapper_class is Monitor for _ in rows_of(self, indices)]
-
-
-class SideBySide(VecEnv):
-    """Several `SB3VecEnv` as one, their rows in sequence: worlds that differ in constants or delays, for one policy.
-
-    Args:
-        parts: At least one; spaces are alike.
-    """
-
-    def __init__(self, parts: Sequence[SB3VecEnv]) -> None:
-        self.parts = tuple(parts)
-        self._ends = np.cumsum([part.num_envs for part in self.parts])
-        super().__init__(int(self._ends[-1]), self.parts[0].observation_space, self.parts[0].action_space)
-
-    def reset(self) -> NDArray[Any]:
-        """Begin an episode in every row, with the seeds given to `seed`."""
-        for part, seeds in zip(self.parts, self._shares(self._seeds), strict=True):
-            part._seeds = list(seeds)
-        self._reset_seeds()
-        return np.concatenate([part.reset() for part in self.parts])
-
-    def step_async(self, actions: NDArray[Any]) -> None:
-        """Store the actions (B, na)."""
-        for part, own in zip(self.parts, self._shares(actions), strict=True):
-            part.step_async(own)
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Take the step, one part after the other."""
-        observations, rewards, dones, infos = zip(*(part.step_wait() for part in self.parts), strict=True)
-        return np.concatenate(observations), np.concatenate(rewards), np.concatenate(dones), list(chain(*infos))
-
-    def close(self) -> None:
-        """Close all."""
-        for part in self.parts:
-            part.close()
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of the environments, once per row."""
-        found = list(chain(*(part.get_attr(attr_name) for part in self.parts)))
-        return [found[row] for row in rows_of(self, indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Set an attribute of all environments; of only some rows: `OptionError`."""
-        _require_all(self, f"set {attr_name}", indices)
-        for part in self.parts:
-            part.set_attr(attr_name, value)
-
-    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
-        """Call a method of every environment once; its results, once per row, see `SB3VecEnv.env_method`."""
-        rows = rows_of(self, indices)
-        found: dict[int, Any] = {}
-        if method_name not in ROW_BY_ROW:
-            _require_all(self, f"call {method_name}", indices)
-        for part, end in zip(self.parts, self._ends, strict=True):
-            own = [row for row in rows if 0 <= row - end + part.num_envs < part.num_envs]
-            inside = [int(row - end + part.num_envs) for row in own]
-            if own:
-                results = part.env_method(method_name, *method_args, indices=inside, **method_kwargs)
-                found |= dict(zip(own, results, strict=True))
-        return [found[row] for row in rows]
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
-        """See `SB3VecEnv.env_is_wrapped`."""
-        return [wrapper_class is Monitor for _ in rows_of(self, indices)]
-
-    def _shares(self, rows: Any) -> list[Any]:
-        """Rows of every part."""
-        return [rows[end - part.num_envs : end] for part, end in zip(self.parts, self._ends, strict=True)]
 
 
 def rows_of(envs: VecEnv, indices: VecEnvIndices) -> list[int]:

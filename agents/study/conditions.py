@@ -10,8 +10,7 @@ from .task import TransferTask
 CONDITIONS = {
     condition.name: condition
     for condition in (
-        Condition("zero", "no control", "nominal", "fixed", learns=False),
-        Condition("guess", "first guess, not planned", "nominal", "fixed", learns=False),
+        Condition("zero", "no control", "nominal", "nothing", learns=False),
         Condition("nominal", "engine before identification", "nominal"),
         Condition("near", "engine with constants a factor of 1.2 off, drawn", "drawn", factor=1.2),
         Condition("far", "engine with constants a factor of 2 off, drawn", "drawn", factor=2.0),
@@ -20,11 +19,9 @@ CONDITIONS = {
         Condition("identified", "identified engine", "identified", data=True, budgeted=True),
         Condition("posterior", "identified + posterior randomisation", "posterior", data=True, budgeted=True),
         Condition("residual", "identified + residual model", "residual", data=True, budgeted=True, learns=False),
-        Condition("identified_mpc", "identified engine, replanned at every step", "identified", "mpc", True, True, False),
         Condition("true_constants", "our engine with the true constants", "true"),
         Condition("network", "network ensemble on the same data", "network", "sampling", True, True, False),
         Condition("truth_budget", "the truth, with the data's steps only", "truth", "budgeted_plan", budgeted=True),
-        Condition("truth_sampled", "the truth, sample-based iLQG", "truth", "sampled_plan", learns=False),
         Condition("truth", "the truth, unlimited (oracle)", "truth"),
         Condition("truth_doubled", "the truth, twice the oracle's samples", "truth", "doubled"),
     )

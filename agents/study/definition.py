@@ -19,7 +19,7 @@ class Condition:
     """Text for the table."""
     model: str
     """World of planning or training; see `.conditions.CONDITIONS`."""
-    method: Literal["plan", "mpc", "sampling", "doubled", "sampled_plan", "budgeted_plan", "fixed"] = "plan"
+    method: Literal["plan", "sampling", "doubled", "budgeted_plan", "nothing"] = "plan"
     data: bool = False
     """Whether it needs recordings of the truth."""
     budgeted: bool = False

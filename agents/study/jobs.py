@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import typing
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -33,9 +34,9 @@ from .definition import Job, Study, Threshold
 Executor = Literal["serial", "processes", "ray"]
 Worker = Callable[[Job], dict[str, Any]]
 Progress = Callable[[str], None]
+Call = tuple[Job, Worker, Path]
 Results = Generator[tuple[Job, str], None, None]
 """Finished runs, each with the message of its error, or ""."""
-
 
 AGAIN = "remove it, and the same command runs it again"
 """Advice for a damaged file of a run."""
@@ -127,15 +128,14 @@ def run_jobs(
         OptionError: Unknown executor, or workers < 1.
         MissingDependencyError: Ray is asked for and not installed.
     """
-    runners = {"serial": _serial, "processes": _processes, "ray": _ray}
-    if executor not in runners:
-        raise OptionError(f"executor is {executor!r}, allowed are {', '.join(runners)}")
+    if executor not in typing.get_args(Executor):
+        raise OptionError(f"executor is {executor!r}, allowed are {', '.join(typing.get_args(Executor))}")
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}, allowed is >= 1")
     pending = [job for job in jobs if not record_path(out, job).exists()]
     progress(f"{len(jobs)} runs, {len(jobs) - len(pending)} done before")
-    failures = []
-    with closing(runners[executor](pending, worker, out, workers or os.cpu_count() or 1)) as results:
+    failures, run = [], {"serial": _serial, "processes": _processes, "ray": _ray}[executor]
+    with closing(run([(job, worker, out) for job in pending], workers or os.cpu_count() or 1)) as results:
         for count, (job, problem) in enumerate(results, start=1):
             progress(f"[{count}/{len(pending)}] {job.name}" + (f" FAILED: {problem}" if problem else ""))
             if problem:
@@ -154,19 +154,15 @@ def run_one(job: Job, worker: Worker, out: Path) -> str:
     return ""
 
 
-def _serial(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
-    for job in jobs:
-        yield job, run_one(job, worker, out)
+def _serial(calls: Sequence[Call], workers: int) -> Results:
+    yield from ((call[0], run_one(*call)) for call in calls)
 
 
-def _processes(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
-    with closing(in_processes(run_one, [(job, worker, out) for job in jobs], workers)) as ended:
+def _processes(calls: Sequence[Call], workers: int) -> Results:
+    with closing(in_processes(run_one, calls, workers)) as ended:
         for (job, *_), future in ended:
-            try:
-                problem = future.result()
-            except BrokenProcessPool:
-                problem = "a worker process was killed: is there enough memory?"
-            yield job, problem
+            killed = isinstance(future.exception(), BrokenProcessPool)
+            yield job, "a worker process was killed: is there enough memory?" if killed else future.result()
 
 
 def in_processes(
@@ -202,17 +198,16 @@ def _end_with_parent(pipe: Connection) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
+def _ray(calls: Sequence[Call], workers: int) -> Results:
     try:
         import ray
     except ImportError as error:
         raise MissingDependencyError.of("the executor 'ray' needs Ray", "ray") from error
-    with _one_thread():
-        # Workers find what this process finds: a study's case may live in a script.
-        paths = os.pathsep.join(entry for entry in sys.path if entry)
-        ray.init(ignore_reinit_error=True, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}})
-    remote, shared = ray.remote(num_cpus=1)(run_one), ray.put(worker)
-    waiting = {remote.remote(job, shared, out.resolve()): job for job in jobs}
+    # Workers find what this process finds: a study's task may live in a script.
+    paths = os.pathsep.join(entry for entry in sys.path if entry)
+    ray.init(ignore_reinit_error=True, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}})
+    remote = ray.remote(num_cpus=1)(run_one)
+    waiting = {remote.remote(job, worker, out.resolve()): job for job, worker, out in calls}
     while waiting:
         ready, _ = ray.wait(list(waiting), num_returns=1)
         yield waiting.pop(ready[0]), ray.get(ready[0])
@@ -221,15 +216,13 @@ def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Result
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Set OMP_NUM_THREADS=1 for children: runs share the processors instead of each using all of them."""
-    before = os.environ.get("OMP_NUM_THREADS")
+    before = dict(os.environ)
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before
+        os.environ.pop("OMP_NUM_THREADS")
+        os.environ |= before
 
 
 # --- files --------------------------------------------------------------------------------------------------------------

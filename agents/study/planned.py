@@ -16,7 +16,6 @@ from softgym_envs.core.simulator import Simulator
 from ..planning.plan import Run, total_cost
 from .conditions import CONDITIONS
 from .definition import Job, Study
-from .executables import ControllerExecutable
 from .fits import STARTS, stream
 from .models import build_model
 from .planner import Planner
@@ -39,13 +38,11 @@ class PlanWorker:
         chosen = planner.choose(condition.method)
         truth = self.case.truth()
         starts = self.case.starts(stream(self.study, STARTS), self.study.starts)
-        run = chosen.executable.run(truth, starts, self.case.truth_parameters())
+        run = chosen.execute(truth, starts, self.case.truth_parameters())
         if job.dataset == 0 and job.seed == 0:
             self._keep(job, run)
         spent = dict(model.truth_steps)
-        planned = chosen.steps
-        if isinstance(chosen.executable, ControllerExecutable):
-            planned += sum(chosen.executable.spent)
+        planned = chosen.steps + sum(chosen.spent)
         if condition.model == "truth":
             spent["train"] += planned
         return {

@@ -5,22 +5,35 @@ Legend: B starts, T control steps, E rows of constants.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.simulator import is_exact
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.scenario import BatchPolicy
+from softgym_envs.core.simulator import Simulator, is_exact
 
 from ..models.borrowed import BorrowedSlopes
 from ..planning.gps import MINIMUM_ROLLOUTS, GPSOptions, plan_gps
 from ..planning.ilqg import ILQGOptions, plan_ilqg
-from ..planning.mpc import ILQGController, SamplingController, SamplingOptions
-from ..planning.plan import CountedSimulator, UnstablePlanError, roll_policy, total_cost
+from ..planning.mpc import SamplingController, SamplingOptions
+from ..planning.plan import (
+    CountedSimulator,
+    Plan,
+    Run,
+    UnstablePlanError,
+    roll_policy,
+    run_closed_loop,
+    run_open_loop,
+    run_policy,
+    total_cost,
+)
 from .conditions import CONDITIONS
 from .definition import Job, Study
-from .executables import Chosen, ControllerExecutable, Executable, PlanExecutable, PolicyExecutable
 from .fits import PLANNING, SELECTION, STARTS, stream
 from .models import SHORT_HORIZON, Model
 from .task import TransferTask
@@ -33,6 +46,31 @@ RUN_STEP = 1e-3
 """Change of a control [half range] in differences of whole runs."""
 FEEDBACK = (0.0, 0.3, 1.0)
 """Candidate factors on a plan's gains; 0 is open loop."""
+
+
+Execution = Callable[[Simulator, Array, Parameters | None], Run]
+"""Runs a chosen policy on a simulator from states (B, nx)."""
+
+
+class Chosen(NamedTuple):
+    """Result of a condition's planner."""
+
+    execute: Execution
+    model_cost: float | None
+    """Expected cost in the condition's own model from perturbed starts; None if there is no model run."""
+    detail: dict[str, Any]
+    steps: int
+    """Physics steps of the model, a linearisation by differences counted by its simulated steps"""
+    spent: list[int]
+    """Physics steps of planning while it runs, one entry per start."""
+
+
+def follow(plan: Plan, feedback: float) -> Execution:
+    """Follow a plan with its gains times a factor."""
+    if feedback == 0.0:
+        return lambda simulator, state, parameters: run_open_loop(plan, simulator, state, parameters)
+    scaled = replace(plan, gains=feedback * plan.gains)
+    return lambda simulator, state, parameters: run_closed_loop(scaled, simulator, state, parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,22 +105,22 @@ class Planner:
         plans = {"plan": self.plan, "gps": lambda: self.sampled(GPSOptions(self.study.iterations)), "mpc": self.sampling}
         ways = {
             "plan": plans[self.study.kind],
-            "mpc": self.replanned,
             "sampling": self.sampling,
             "doubled": lambda: self.sampling(2 * SAMPLES),
-            "sampled_plan": lambda: self.sampled(GPSOptions()),
             "budgeted_plan": self.within_budget,
-            "fixed": self.fixed,
+            "nothing": self.nothing,
         }
         return ways[method]()
 
-    def fixed(self) -> Chosen:
-        """No control, or the first guess itself."""
+    def nothing(self) -> Chosen:
+        """No control."""
         nu = self.model.simulator.nu
-        policy = (
-            self.case.first_policy(self.rng(PLANNING)) if self.job.condition == "guess" else lambda x, t: np.zeros((len(x), nu))
-        )
-        return Chosen(PolicyExecutable(policy, self.study.horizon, self.study.substeps), None, {}, 0)
+        return Chosen(self.apply(lambda x, t: np.zeros((len(x), nu))), None, {}, 0, [])
+
+    def apply(self, policy: BatchPolicy) -> Execution:
+        """Apply a batched policy for the study's control steps."""
+        horizon, substeps = self.study.horizon, self.study.substeps
+        return lambda world, x, parameters: roll_policy(CountedSimulator(world, substeps), policy, x, horizon, parameters)
 
     def guess(self, rng: np.random.Generator) -> Array:
         """First controls (T, nu): the first policy's, in the reference row of the model."""
@@ -119,7 +157,7 @@ class Planner:
                 continue
             steps += per_guess + plan.steps.total(self.per_linearization)
             for feedback in FEEDBACK:
-                cost, spent = self.judge(PlanExecutable(plan, feedback))
+                cost, spent = self.judge(follow(plan, feedback))
                 steps += spent
                 if best is None or cost < best[0]:
                     best = cost, plan, feedback
@@ -128,7 +166,7 @@ class Planner:
         cost, plan, feedback = best
         kept = self.model.forced.without_clock(plan) if self.model.forced is not None else plan
         detail = {"feedback": feedback, "plan_cost": plan.cost, "outcome": plan.outcome.name, "iterations": len(plan.log)}
-        return Chosen(PlanExecutable(kept, feedback), cost, detail, steps)
+        return Chosen(follow(kept, feedback), cost, detail, steps, [])
 
     @property
     def per_linearization(self) -> int:
@@ -139,28 +177,14 @@ class Planner:
         inner = inner.engine if isinstance(inner, BorrowedSlopes) else inner
         return 1 if is_exact(inner) else 2 * (simulator.n + simulator.nu + constants)
 
-    def judge(self, executable: Executable) -> tuple[float, int]:
+    def judge(self, execute: Execution) -> tuple[float, int]:
         """Mean cost in the model from perturbed starts under all rows of constants, and the steps taken."""
         starts = self.case.starts(self.rng(SELECTION), self.study.starts)
         states = np.repeat(self.model.states(starts), self.model.rows, axis=0)
-        run = executable.run(self.model.simulator, states, self.model.constants(len(starts)))
+        run = execute(self.model.simulator, states, self.model.constants(len(starts)))
         costs = total_cost(self.model.cost.value(run.states, run.controls), run.status)
         bounded = np.where(np.isfinite(costs), costs, self.study.failure_cost)
         return float(bounded.mean()), len(states) * self.study.horizon * self.study.substeps
-
-    def replanned(self) -> Chosen:
-        """Receding-horizon iLQG in the model."""
-        controls = self.guess(self.rng(PLANNING))[: min(SHORT_HORIZON, self.study.horizon)]
-        controller = ILQGController(
-            self.model.simulator,
-            self.model.cost,
-            controls,
-            self.model.substeps,
-            self.model.parameters,
-            self.options(2),
-            self.options(self.study.iterations),
-        )
-        return Chosen(ControllerExecutable(controller, self.model, self.study.horizon, self.study.substeps), None, {}, 0)
 
     def sampling(self, samples: int = SAMPLES) -> Chosen:
         """Receding-horizon MPPI in the model, its samples judged under all rows of constants."""
@@ -174,11 +198,23 @@ class Planner:
             self.model.parameters,
             SamplingOptions(samples=samples, knots=min(4, horizon), noise=0.6, iterations=2),
         )
-        executable = ControllerExecutable(controller, self.model, self.study.horizon, self.study.substeps)
-        return Chosen(executable, None, {}, 0)
+        steps, substeps, spent = self.study.horizon, self.study.substeps, list[int]()
+
+        def policy(state: Array, t: int) -> Array:
+            return controller(self.model.states(state, t), t)  # a state of the truth, as one of the model
+
+        def execute(simulator: Simulator, state: Array, parameters: Parameters | None) -> Run:
+            runs = []
+            for x in state:
+                controller.reset()
+                runs.append(run_policy(policy, simulator, x, steps=steps, substeps=substeps, parameters=parameters))
+                spent.append(controller.steps.total())
+            return Run(*(np.concatenate(parts) for parts in zip(*runs, strict=True)))
+
+        return Chosen(execute, None, {}, 0, spent)
 
     def sampled(self, options: GPSOptions) -> Chosen:
-        """Sample-based iLQG of the tensegrity paper; on the truth it is the paper's own baseline."""
+        """Sample-based iLQG of the tensegrity paper."""
         rng = self.rng(PLANNING)
         plan = plan_gps(
             self.model.simulator,
@@ -191,7 +227,7 @@ class Planner:
             options=options,
         )
         steps = plan.steps.total() + self.study.horizon * self.study.substeps
-        return Chosen(PlanExecutable(plan, 0.0), None, {"plan_cost": plan.cost}, steps)
+        return Chosen(follow(plan, 0.0), None, {"plan_cost": plan.cost}, steps, [])
 
     def within_budget(self) -> Chosen:
         """Planning on the truth with the data's steps: sample-based iLQG if they suffice, else the best of the guesses."""
@@ -212,5 +248,4 @@ class Planner:
             if best is None or cost < best[0]:
                 best = cost, policy
         assert best is not None
-        executable = PolicyExecutable(best[1], self.study.horizon, self.study.substeps)
-        return Chosen(executable, None, {"rollouts": rollouts}, counted.steps.total())
+        return Chosen(self.apply(best[1]), None, {"rollouts": rollouts}, counted.steps.total(), [])

@@ -5,7 +5,7 @@
     python experiments/policies/policies.py --ids TensegrityRoll-v0  # 20 minutes of a processor; continues where it stopped
     python experiments/policies/policies.py --ids SlidingBlock-v0  # 35 minutes
 
-Pupils learn with 2 % sensor noise and actions that come two control steps late (`agents.learning.imitation`), those of `OWN`
+Pupils learn with 2 % sensor noise and actions that come two control steps late (`teaching.imitate`), those of `OWN`
 with all delays up to that. Those of `LEARNED` are taught in this way, and then learn more by PPO; those of `CARRIED` are
 another id's policy, on this one's observations. All are written as PPO policies of stable-baselines3. Their observations beyond
 the task's entries are in <id>.json ("observed", keywords of the environment). Their results are in the task cards
@@ -26,12 +26,11 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import tyro
+from teaching import Imitation, Lesson, Told, carried, foreseeing, imitate
 
-from agents.learning.carried import Told, carried
 from agents.learning.evaluation import Controller, zero
-from agents.learning.imitation import Imitation, foreseeing, imitate
 from agents.learning.policy import load_policy, observed_with, save_policy
-from agents.learning.rl import LearningPoint, Training, train
+from agents.learning.rl import LearningPoint, Training
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.rooms import room_of_task, tasks
@@ -80,22 +79,20 @@ class Learned(NamedTuple):
     """PPO that starts from a pupil."""
 
     imitation: Imitation
-    training: Training
+    lesson: Lesson
     teacher: Path | None = None
     """Another policy, learned without noise and delay; none: the room's controller."""
-    later: Training | None = None
+    later: Lesson | None = None
     """A second training by PPO after the first."""
 
 
 SOFT: dict[str, Any] = {"params": FIT}
 CRAWLING = Training(
-    "softgym_envs:TensegrityCrawl-v0", 1_996_800, num_envs=128, keywords=SEEN,
-    variants=tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT)),
+    "softgym_envs:TensegrityCrawl-v0", 1_996_800, num_envs=128, keywords=SEEN, checkpoint_every=400_000,
     overrides={
         "n_steps": 75, "batch_size": 2400, "n_epochs": 5, "learning_rate": 5e-4, "final_rate": 3.5e-4, "gamma": 0.98,
         "gae_lambda": 0.95, "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.2},
     },
-    critic_first=80_000, checkpoint_every=400_000,
 )  # fmt: skip
 """Half of the rows have the default contacts, half those of the twin."""
 
@@ -105,16 +102,14 @@ LEARNED = {
             "softgym_envs:TensegrityRoll-v0", rounds=10, steps=100, num_envs=96, hidden=(64, 64), shared=True, updates=800,
             keywords=SEEN, delays=DELAYS,
         ),
-        Training(
+        Lesson(Training(
             "softgym_envs:TensegrityRoll-v0", 301_056, num_envs=96, keywords=SEEN,
-            variants=tuple({"action_delay": delay, **world} for delay in (*DELAYS, 2) for world in ({}, {"params": FIT})),
             overrides={
                 "n_steps": 16, "batch_size": 512, "n_epochs": 6, "learning_rate": 1e-3, "final_rate": 3.73e-4, "gamma": 0.95,
                 "gae_lambda": 0.9, "shared": True,
                 "policy_kwargs": {"net_arch": {"pi": [64, 64], "vf": [128, 128]}, "log_std_init": -1.5},
             },
-            critic_first=40_000,
-        ),
+        ), tuple({"action_delay": delay, **world} for delay in (*DELAYS, 2) for world in ({}, SOFT)), critic_first=40_000),
         ROLLING,
     ),
     "SlidingBlock-v0": Learned(
@@ -122,28 +117,27 @@ LEARNED = {
             "softgym_envs:SlidingBlock-v0", rounds=14, steps=150, num_envs=96, hidden=(256, 256), updates=600, keywords=SEEN,
             delays=DELAYS,
         ),
-        Training(
-            "softgym_envs:SlidingBlock-v0", 8_000_000, num_envs=96, keywords=SEEN,
-            variants=tuple({"action_delay": delay} for delay in DELAYS),
+        Lesson(Training(
+            "softgym_envs:SlidingBlock-v0", 8_000_000, num_envs=96, keywords=SEEN, checkpoint_every=500_000,
             overrides={
                 "n_steps": 100, "batch_size": 2400, "n_epochs": 6, "learning_rate": 5e-4, "final_rate": 5e-5, "gamma": 0.99,
                 "gae_lambda": 0.95,
                 "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.5},
             },
-            critic_first=60_000, checkpoint_every=500_000,
-        ),
+        ), tuple({"action_delay": delay} for delay in DELAYS), critic_first=60_000),
     ),
     "TensegrityCrawl-v0": Learned(
         Imitation(
             "softgym_envs:TensegrityCrawl-v0", rounds=10, steps=100, num_envs=96, hidden=(256, 256), updates=400, keywords=SEEN,
             delays=(0, 2),
         ),
-        CRAWLING,
-        later=replace(
-            CRAWLING,
-            steps=4_000_000,
-            variants=tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT, SOFT, SOFT)),
-            overrides={**CRAWLING.overrides, "final_rate": 5e-5},
+        Lesson(
+            CRAWLING, tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT)), critic_first=80_000
+        ),
+        later=Lesson(
+            replace(CRAWLING, steps=4_000_000, overrides={**CRAWLING.overrides, "final_rate": 5e-5}),
+            tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT, SOFT, SOFT)),
+            critic_first=80_000,
         ),
     ),
 }  # fmt: skip
@@ -220,9 +214,7 @@ def learn(task_id: str, args: Args) -> None:
     """Write <id>.zip and <id>.json: a pupil, and PPO from there on, or from the newest checkpoint if there is one."""
     found = LEARNED[task_id]
     imitation, folder = replace(found.imitation, seed=args.seed), args.runs / task_id
-    stages = [(replace(found.training, seed=args.seed), folder)]
-    if found.later is not None:
-        stages.append((replace(found.later, seed=args.seed), folder / "later"))
+    stages = [(found.lesson, folder), *([(found.later, folder / "later")] if found.later else [])]
 
     def taught(number: int, error: float) -> None:
         print(f"{task_id:24s} round {number:2d}  mean squared error {error:.4f}", flush=True)
@@ -232,12 +224,12 @@ def learn(task_id: str, args: Args) -> None:
 
     name, teacher = taught_by(found.teacher, *controller_of(task_id))
     model: Any = None if any(folder.glob("policy_*_steps.zip")) else imitate(imitation, teacher, taught)
-    for training, into in stages:
-        resume = any(into.glob("policy_*_steps.zip"))
-        model = train(training, into, resume=resume, report=learned, pupil=model).model
+    for lesson, into in stages:
+        resume, seeded = any(into.glob("policy_*_steps.zip")), replace(lesson.training, seed=args.seed)
+        model = replace(lesson, training=seeded).learn(into, resume=resume, report=learned, pupil=model)
     save_policy(model, args.out / f"{task_id}.zip")
-    steps = imitation.rounds * imitation.steps * imitation.num_envs + sum(training.steps for training, _ in stages)
-    variants = [dict(variant) for training, _ in stages for variant in training.variants]
+    steps = imitation.rounds * imitation.steps * imitation.num_envs + sum(lesson.training.steps for lesson, _ in stages)
+    variants = [dict(variant) for lesson, _ in stages for variant in lesson.variants]
     document = {
         "teacher": f"{name}; then PPO", "control_steps": steps,
         "observed": {"action_memory": SEEN["action_memory"]}, "environment": SEEN, "variants": variants, **provenance(),
