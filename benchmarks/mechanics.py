@@ -30,7 +30,7 @@ from softgym_envs.core.timing import step_times
 from softgym_envs.loop.build import held
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
-from softgym_envs.loop.mujoco import LONGEST_DT, LoopTwin
+from softgym_envs.loop.mujoco import MAX_TREE_STEP, LoopTwin
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.symbolic import step_equations
 
@@ -177,7 +177,7 @@ def environments(args: Args) -> list[Row]:
     model = held(LoopModel(args.links))
     worlds: tuple[tuple[Simulator, int], ...] = (
         (LoopSimulator(model), 5),
-        (LoopTwin(model, dt=LONGEST_DT), round(0.05 / LONGEST_DT)),
+        (LoopTwin(model, dt=MAX_TREE_STEP), round(0.05 / MAX_TREE_STEP)),
     )
     moved = []
     for world, substeps in worlds:

@@ -14,7 +14,7 @@ from helpers import load_script, run_script
 
 from softgym_envs.box.dynamics import BoxSimulator
 from softgym_envs.box.experiments import NOISE, TURN_NOISE, posed, thrown
-from softgym_envs.box.flight import FIRST, NEAR, begun, first_state, flying
+from softgym_envs.box.flight import FLIGHT_ROWS, STRIKE_HEIGHT, begun, first_state, flying
 from softgym_envs.box.model import BoxModel, cube, square
 from softgym_envs.box.parameters import BoxParameters
 from softgym_envs.box.recipe import RECIPE
@@ -81,10 +81,11 @@ def test_four_numbers_of_a_quaternion_count_as_three() -> None:
 def test_the_state_at_the_start_is_told_from_poses() -> None:
     simulator = BoxSimulator()
     start = thrown(simulator, np.random.default_rng(3))
-    states, _ = simulator.rollout(start[None], np.zeros((1, FIRST, 3)), substeps=2)
+    states, _ = simulator.rollout(start[None], np.zeros((1, FLIGHT_ROWS, 3)), substeps=2)
     layout = simulator.model.layout
     seen = Trajectory(
-        times=np.arange(FIRST + 1) / 148, controls=np.zeros((FIRST, 3)), values=states[0, :, :7], names=layout.names[:7],
+        times=np.arange(FLIGHT_ROWS + 1) / 148, controls=np.zeros((FLIGHT_ROWS, 3)), values=states[0, :, :7],
+        names=layout.names[:7],
         units=layout.units[:7], control_names=simulator.control_names, control_units=("N",) * 3, substeps=2,
     )  # fmt: skip
     found = first_state(seen, simulator)
@@ -116,7 +117,7 @@ def test_a_start_is_told_by_all_of_the_flight_and_nothing_later(model: BoxModel)
         fall = states[0, :, simulator.scene.nq + axis] + 9.81 * seen.times
         struck = int(np.argmax(fall > fall[0] + 1e-9))
         rows, found = flying(simulator, seen), first_state(seen, simulator)
-        assert FIRST < rows and struck - 2 <= rows <= struck
+        assert FLIGHT_ROWS < rows and struck - 2 <= rows <= struck
         np.testing.assert_allclose(found, start, atol=2e-3)  # the midpoint rule's error of turns
         for row, same in ((rows, True), (rows - 1, False)):
             other = seen.values.copy()
@@ -133,7 +134,7 @@ def test_a_strike_that_frames_are_lost_in_ends_the_flight() -> None:
     struck = int(np.argmax(np.diff(seen.values[:, 1]) > 0.0)) + 1
     lost = np.delete(seen.values, np.arange(struck - 2, struck + 3), axis=0)
     short = replace(seen, values=lost, times=seen.times[:-5], controls=seen.controls[:-5])
-    assert lost[:40, 1].min() > simulator.model.half_size[0] * (1 + 2 * NEAR)
+    assert lost[:40, 1].min() > simulator.model.half_size[0] * (1 + 2 * STRIKE_HEIGHT)
     assert flying(simulator, short) <= struck - 2
 
 
@@ -150,10 +151,12 @@ def test_a_first_strike_is_cut_out_by_how_long_a_box_flew() -> None:
 def test_gravity_that_is_known_tells_more_of_a_start() -> None:
     """From six poses with noise of 0.2 mm: standard deviations of the speed are those of a parabola and of a line."""
     simulator, rng = BoxSimulator(), np.random.default_rng(0)
-    seen = recorded(simulator, simulator.initial_state()[0] + np.eye(13)[2], FIRST)
+    seen = recorded(simulator, simulator.initial_state()[0] + np.eye(13)[2], FLIGHT_ROWS)
     off = np.empty((200, 2))
     for draw in range(200):
-        noisy = replace(seen, values=seen.values + np.where(np.arange(7) < 3, 2e-4, 0.0) * rng.standard_normal((FIRST, 7)))
+        noisy = replace(
+            seen, values=seen.values + np.where(np.arange(7) < 3, 2e-4, 0.0) * rng.standard_normal((FLIGHT_ROWS, 7))
+        )
         off[draw] = first_state(noisy, simulator)[9], first_state(noisy, simulator, gravity=9.81)[9]
     t = seen.times
     theory = [2e-4 * np.sqrt(np.linalg.inv(A.T @ A)[1, 1]) for A in (t[:, None] ** np.arange(3), t[:, None] ** np.arange(2))]

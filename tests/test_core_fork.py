@@ -12,8 +12,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 WARP = """
 from oracles import warp_answer as warp_check
 from softgym_envs.core import warp_engine
-warp_engine.MINIMUM_WORK_PER_THREAD = 1
-program = warp_engine.Program(warp_check.check_kernel, warp_check.MEMORY)
+warp_engine.MIN_ROW_SUBSTEPS_PER_THREAD = 1
+program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
 engine = warp_engine.WarpEngine(program, warp_check.structure(), 21, 1, 2, threads=2)
 state, controls, constants, cotangent = (np.repeat(part, 4, axis=0) for part in warp_check.question())
 locks = [engine._lock, warp_engine.LOADING]
@@ -62,7 +62,7 @@ def compute():
 """
 NUMBA = """
 from softgym_envs.core import numba_engine
-numba_engine.MINIMUM_WORK_PER_THREAD = 1
+numba_engine.MIN_STEPS_PER_THREAD = 1
 locks = []
 
 def compute():

@@ -75,9 +75,9 @@ def test_every_thread_finds_its_buffers_again(monkeypatch):
             both.wait()
             return super().forward(*given)
 
-    monkeypatch.setattr(warp_engine, "MINIMUM_WORK_PER_THREAD", 1)
+    monkeypatch.setattr(warp_engine, "MIN_ROW_SUBSTEPS_PER_THREAD", 1)
     monkeypatch.setattr(warp_engine, "Buffers", Watched)
-    program = warp_engine.Program(warp_check.check_kernel, warp_check.MEMORY)
+    program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
     engine = warp_engine.WarpEngine(program, warp_check.structure(), warp_check.WIDTH, 1, 2, threads=2)
     asked = warp_check.question()
     state, controls, constants = (np.repeat(part, 4, axis=0) for part in (asked.state, asked.controls, asked.constants))

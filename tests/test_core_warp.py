@@ -8,12 +8,12 @@ from oracles import warp_answer
 from oracles.warp_answer import Answer, known_answer, question, reference
 
 from softgym_envs.core.errors import DependencyError
-from softgym_envs.core.warp_buffers import LaneBuffers, Program
+from softgym_envs.core.warp_buffers import KernelProgram, LaneBuffers
 from softgym_envs.core.warp_engine import OLDEST, WarpEngine, check_version
 
 
 def solved():
-    engine = WarpEngine(Program(warp_answer.check_kernel, warp_answer.MEMORY), warp_answer.structure(), 21, 1, 2)
+    engine = WarpEngine(KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY), warp_answer.structure(), 21, 1, 2)
     asked = question()
     gradient = engine.vjp(*asked[:3], warp_answer.SUBSTEPS, asked.cotangent)
     return engine, Answer(gradient.states, gradient.state, gradient.controls, gradient.constants)
@@ -53,7 +53,7 @@ def test_every_branch_of_the_kernel_is_in_the_question():
 def test_rows_beside_each_other_give_the_known_answer():
     """Five rows without cotangent, springs stretched in some and slack in others; one row is over after a group of four."""
     asked = warp_answer.rows_question()
-    program = Program(warp_answer.check_kernel, warp_answer.MEMORY, lanes=True)
+    program = KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY, lanes=True)
     engine = WarpEngine(program, warp_answer.structure(), warp_answer.WIDTH, 1, 2)
     found = LaneBuffers(engine, len(asked.state), asked.controls.shape[1], warp_answer.SUBSTEPS).forward(*asked[:3])[0]
     known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.constants, strict=True)])

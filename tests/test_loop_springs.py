@@ -13,7 +13,7 @@ from softgym_envs.loop.loop_file import read_model
 from softgym_envs.loop.model import LoopModel
 from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters, loop_parameters
-from softgym_envs.loop.recipe import RECIPE, SPREAD, manipulation, unknown
+from softgym_envs.loop.recipe import RECIPE, SPRING_DEVIATION, manipulation, unknown
 from softgym_envs.loop.springs import factor_names, spring_slopes, spring_values
 from sysid import run_recipe
 
@@ -97,6 +97,6 @@ def test_two_manipulations_tell_springs_apart_and_say_of_which_they_do_not():
         axis = e.name.split("_")[0] + "_stiffness"
         share = getattr(truth, axis) * getattr(truth, e.name) / getattr(found.parameters, axis)
         assert abs(np.log(e.value / share)) < 4 * e.std / e.value, (e, share)
-        assert e.assumed == (e.std / e.value > SPREAD / np.sqrt(2))
+        assert e.assumed == (e.std / e.value > SPRING_DEVIATION / np.sqrt(2))
     assert set(unknown(simulator)[:4]) == set(factor_names(1)) and "theta_stiffness" not in unknown(simulator)
     assert not found.estimates[0].assumed

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from softgym_envs.tensegrity.controllers import rolling
 from softgym_envs.tensegrity.model import prism, superball, with_terrain
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
-from softgym_envs.tensegrity.mujoco_ground import MARGIN
+from softgym_envs.tensegrity.mujoco_ground import FIELD_MARGIN
 from softgym_envs.tensegrity.terrain import Terrain
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ def test_the_ground_is_the_terrain(name: str) -> None:
     terrain = TERRAINS[name]
     twin = TensegrityTwin(with_terrain(superball(), terrain))
     rng = np.random.default_rng(5)
-    reach = 0.5 * terrain.cell * (terrain.heights.shape[0] - 1) + MARGIN - 2 * terrain.cell
+    reach = 0.5 * terrain.cell * (terrain.heights.shape[0] - 1) + FIELD_MARGIN - 2 * terrain.cell
     half = 0.5 * ((terrain.heights.shape[0] - 1) % 2)
     x, y = (np.round(rng.uniform(-reach, reach, 60) / terrain.cell - half) + half for _ in range(2))
     inside = 1e-6  # a ray exactly through a triangle's corner may miss

@@ -286,7 +286,7 @@ def test_side_by_side_holds_the_shorter_video_and_keeps_both_pictures():
 
 
 def test_a_recorder_gives_back_what_it_got():
-    recorder, made = video.Recorder(), frames(3)
+    recorder, made = video.FrameRecorder(), frames(3)
     for frame in made:
         recorder.add(frame)
     assert len(recorder) == 3

@@ -12,7 +12,7 @@ from softgym_envs.rigid.dynamics import BlockSimulator
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.parameters import BlockParameters
 from softgym_envs.rigid.recipe import BLOCK, PARTICLES, complementarity
-from softgym_envs.rigid.tasks import LEVER
+from softgym_envs.rigid.tasks import TURN_LEVER
 from softgym_envs.rooms import room
 
 ID = "SlidingBlock-v0"
@@ -23,12 +23,12 @@ BACKENDS = pytest.mark.parametrize("backend", ["native", "mujoco"])
 def test_progress_adds_up_to_what_was_gained(backend):
     env = gym.make(ID, backend=backend).unwrapped
     _, info = env.reset(seed=3)
-    first = info["distance"] + LEVER * info["turn"]
+    first = info["distance"] + TURN_LEVER * info["turn"]
     total = 0.0
     for k in range(20):
         *_, info = env.step(np.array([1.0, 0.3 * np.sin(k)]))
         total += info["reward_progress"]
-    assert total == pytest.approx(first - info["distance"] - LEVER * info["turn"], abs=1e-12)
+    assert total == pytest.approx(first - info["distance"] - TURN_LEVER * info["turn"], abs=1e-12)
 
 
 @BACKENDS

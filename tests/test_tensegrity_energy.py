@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import SimulationWarning
-from softgym_envs.tensegrity.dynamics import GAIN, TensegritySimulator
+from softgym_envs.tensegrity.dynamics import MAX_ENERGY_GAIN, TensegritySimulator
 from softgym_envs.tensegrity.energy import MOTIONS, mechanical_energy, passive_gain, released
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters, own_parameters
@@ -129,8 +129,8 @@ def test_what_gains_energy_is_warned_of_and_little_else(contact: str, count: int
     for constants in drawn(np.random.default_rng(11), count, contact):
         limits = simulator.borne(constants).items()
         limited = any(getattr(constants, name) > 1.01 * most for name, most in limits)
-        gains = passive_gain(simulator, constants, others) > GAIN
-        told = (not limited or not gains) and passive_gain(simulator, constants, checked) > GAIN
+        gains = passive_gain(simulator, constants, others) > MAX_ENERGY_GAIN
+        told = (not limited or not gains) and passive_gain(simulator, constants, checked) > MAX_ENERGY_GAIN
         table[int(gains or told), int(limited or told)] += 1
     assert table.sum() == count and table[1, 1] > 0.1 * count
     assert table[1, 0] <= 0.01 * count, table

@@ -10,7 +10,7 @@ from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, StructureError
 from softgym_envs.rooms import room
 from softgym_envs.tensegrity.build import uneven_ground
-from softgym_envs.tensegrity.features import COM, HEADING, Body
+from softgym_envs.tensegrity.features import COM, HEADING, RowFeatures
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.poses import stable_faces
 from softgym_envs.tensegrity.task_kernels import FRAME_NAMES, HEIGHT
@@ -137,7 +137,7 @@ def test_observed_nodes_are_those_of_the_model():
     heading = np.array([[np.cos(angle), np.sin(angle)]])
     context = np.zeros((1, len(FRAME_NAMES)))
     context[:, HEADING], context[:, COM], context[:, HEIGHT] = heading, model.center_of_mass(state), 1.0
-    out = Body(model).observer((), len(FRAME_NAMES))(state, context)
+    out = RowFeatures(model).observer((), len(FRAME_NAMES))(state, context)
     observed = out[0, :72].reshape(12, 6)
     world_to_command = np.array([[np.cos(angle), np.sin(angle), 0], [-np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
     nodes = model.node_positions(state)[0] - model.center_of_mass(state)

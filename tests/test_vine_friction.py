@@ -11,7 +11,7 @@ import pytest
 from reproductions.jitosho2021.experiments import BEAM, record_oscillation
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.links import SLOW
+from softgym_envs.vine.links import DRY_RATE
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
@@ -55,10 +55,10 @@ def test_swings_fall_as_the_closed_form_says_to_first_order() -> None:
 
 
 def test_a_bend_that_friction_holds_stays_but_for_a_slow_creep() -> None:
-    """At half the moment that would move it the rate is that of `SLOW`, whatever the step."""
+    """At half the moment that would move it the rate is that of `DRY_RATE`, whatever the step."""
     for dt in (2e-3, 5e-4):
         angles = swing(dt, 0.5 * MOMENT / STIFFNESS, 1.0)
-        creep = SLOW * 0.5 * LENGTH
+        creep = DRY_RATE * 0.5 * LENGTH
         assert 0.0 < angles[0] - angles[-1] < creep
         assert np.diff(angles).min() > -1.05 * creep * dt
 

@@ -11,7 +11,7 @@ from softgym_envs.vine import VineModel
 from softgym_envs.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
 from softgym_envs.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
 from softgym_envs.vine.obstacles import rectangle, segment_distance, to_local
-from softgym_envs.vine.tasks import RANGE, RAYS, SLOW, TOLERANCE
+from softgym_envs.vine.tasks import GOAL_TOLERANCE, MAX_GOAL_SPEED, RANGE, RAYS
 from softgym_envs.vine.ways import bent_axes, random_ways, suggested
 
 IDS = ["VineGrow-v0", "VineNavigate-v0", "VineSqueeze-v0", "VineWall-v0"]
@@ -114,7 +114,7 @@ def test_a_tip_that_sweeps_over_the_goal_has_not_reached_it():
     model, parts = env.simulator.model, env.simulator.model.split(env.state)
     context = env.context[None].copy()
     context[:, :2] = model.tip(env.state)[:2]
-    for speed, reached in ((0.5, False), (1.1 * SLOW, False), (0.9 * SLOW, True)):
+    for speed, reached in ((0.5, False), (1.1 * MAX_GOAL_SPEED, False), (0.9 * MAX_GOAL_SPEED, True)):
         state = env.state.copy()
         moved = model.split(state)
         moved.omega[...], moved.growth[...] = speed / float(parts.length), 0.0
@@ -138,14 +138,14 @@ def test_the_tip_stays_behind_the_wall_for_the_hold_time():
 
 
 def test_goals_behind_the_wall_are_on_both_sides_whichever_way_it_ends():
-    """Neither side nor sign of the goal tells the other; goals of one side spread over many widths of `TOLERANCE`."""
+    """Neither side nor sign of the goal tells the other; goals of one side spread over many widths of `GOAL_TOLERANCE`."""
     layout = Plate()
     model = layout.furnish(VineModel())
     drawn = [layout.draw(model, np.random.default_rng(seed), 1.0) for seed in range(200)]
     side = np.array([-np.sign(scene.poses[0, 1]) for scene in drawn])
     aside = side * np.array([scene.goal[1] for scene in drawn])
     assert 0.35 < (side > 0).mean() < 0.65 and 0.15 < (aside < 0).mean() < 0.5
-    assert np.ptp(aside) > 8 * TOLERANCE and aside.std() > 2 * TOLERANCE
+    assert np.ptp(aside) > 8 * GOAL_TOLERANCE and aside.std() > 2 * GOAL_TOLERANCE
 
 
 def test_zero_action_is_rest_and_growth_is_linear_in_the_action():

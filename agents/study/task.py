@@ -22,7 +22,7 @@ from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
 from softgym_envs.core.room import Room, identity_of
-from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
+from softgym_envs.core.scenario import BatchPolicy, Scenario, StudyScene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.simulator import Simulator, borne_bounds
 from softgym_envs.core.task import load
@@ -164,10 +164,10 @@ class TransferTask:
         return replace(recipe, stages=tuple(changed))
 
     @cached_property
-    def scene(self) -> Scene:
+    def scene(self) -> StudyScene:
         """Robot and goal."""
         if self.scenario.scene is None:
-            return Scene(self.room.model(self.room.task(self.task).model))
+            return StudyScene(self.room.model(self.room.task(self.task).model))
         return self.scenario.scene()
 
     @cached_property

@@ -31,7 +31,7 @@ from softgym_envs.core.files import provenance, write_json
 from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.muscles.arm_file import load_muscles
-from softgym_envs.muscles.muscle import SPEED
+from softgym_envs.muscles.muscle import MUSCLE_SPEED
 from softgym_envs.muscles.paths import Muscles
 from softgym_envs.muscles.routes import Routes
 
@@ -132,7 +132,8 @@ def problem() -> dict[str, Any]:
     return {
         "gravity": model.structure(1.0).gravity,
         "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
-        "load": {"mass": float(constants.payload), "place": grip.xyz}, "speed": SPEED, "rise": float(constants.rise_time),
+        "load": {"mass": float(constants.payload), "place": grip.xyz}, "speed": MUSCLE_SPEED,
+        "rise": float(constants.rise_time),
         "fall": float(constants.fall_time), "damping": float(constants.damping), "seconds": SECONDS, "range": model.limits,
         "start": START[0], "end": END[0], "activation": START[2], "muscles": muscles, "meshes": MESHES,
     }  # fmt: skip

@@ -24,10 +24,10 @@ from softgym_envs.rigid.dynamics import BlockSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.mujoco import BlockTwin
-from softgym_envs.rigid.recipe import CAMERA, FINE, PERIOD
+from softgym_envs.rigid.recipe import CAMERA, FINE_CONE_EDGES, PERIOD
 
 STEP, ROWS = 0.005, 60
-MODEL = f"[block]\nnum_directions = {FINE}\npulley = [1.2, 0.3]\n"
+MODEL = f"[block]\nnum_directions = {FINE_CONE_EDGES}\npulley = [1.2, 0.3]\n"
 START = "[constants]\nfriction = 0.7\n"
 
 
@@ -90,7 +90,7 @@ def main(args: Args) -> None:
     before = read_json(args.out) if args.out.exists() else {}
     document: dict[str, Any] = {"command": COMMAND, "commit": git_commit(), "own": [], "mujoco": []}
     worlds: dict[str, tuple[Any, int]] = {
-        "own": (BlockSimulator(BlockModel(num_directions=FINE), dt=STEP), args.own),
+        "own": (BlockSimulator(BlockModel(num_directions=FINE_CONE_EDGES), dt=STEP), args.own),
         "mujoco": (BlockTwin(), args.mujoco),
     }
     with tempfile.TemporaryDirectory() as name:

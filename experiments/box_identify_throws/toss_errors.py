@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from toss_sets import Set
 
-from softgym_envs.box.flight import FIRST, first_state
+from softgym_envs.box.flight import FLIGHT_ROWS, first_state
 from softgym_envs.box.parameters import BoxBody
 from softgym_envs.core import lie
 from softgym_envs.core.trajectory import Trajectory
@@ -42,7 +42,7 @@ class Errors:
         """Means over throws of the mean over a throw, and medians some time ahead, each with its 95 % interval."""
         found: dict[str, Any] = {}
         for name, values in (("place [widths]", self.place), ("turn [deg]", self.turn)):
-            found[f"{name}, whole throws"] = _interval(np.array([v[FIRST:].mean() for v in values]), np.mean)
+            found[f"{name}, whole throws"] = _interval(np.array([v[FLIGHT_ROWS:].mean() for v in values]), np.mean)
             for seconds in AHEAD:
                 row = round(seconds * self.rate)
                 found[f"{name}, {seconds:g} s"] = _interval(np.array([v[row] for v in values if len(v) > row]), np.median)
@@ -65,7 +65,7 @@ def errors_of(simulator: Any, constants: BoxBody, throws: list[Trajectory], kind
     substeps, planar = round(1.0 / (kind.rate * simulator.dt)), kind.poses == 3
     longest = max(len(t.values) for t in throws)
     starts = simulator.initial_state(len(throws))
-    first = [throw.window(0.0, (FIRST - 1) / kind.rate) for throw in throws]
+    first = [throw.window(0.0, (FLIGHT_ROWS - 1) / kind.rate) for throw in throws]
     starts[:, : simulator.model.layout.nx] = [first_state(poses, simulator, constants.gravity) for poses in first]
     states, _ = simulator.rollout(starts, np.zeros((len(throws), longest - 1, simulator.nu)), constants, substeps=substeps)
     place, turn = [], []
@@ -82,7 +82,8 @@ def table(found: Mapping[str, Errors], throws: int) -> str:
     """Markdown."""
     names = list(next(iter(found.values())).summary())
     lines = [
-        f"Predictions of {throws} throws that nothing was fitted to, by their first {FIRST} poses; 95 % intervals over throws.",
+        f"Predictions of {throws} throws that nothing was fitted to, by their first {FLIGHT_ROWS} poses; "
+        "95 % intervals over throws.",
         "Means over whole throws, medians some time after the first row.",
         "",
         "| | " + " | ".join(names) + " |",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from softgym_envs.box.flight import FIRST
+from softgym_envs.box.flight import FLIGHT_ROWS
 from softgym_envs.box.model import cube, square
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory
@@ -58,9 +58,9 @@ def read(path: Path, kind: Set) -> list[Trajectory]:
 
 
 def _throw(path: Path, name: str, rows: np.ndarray, kind: Set) -> Trajectory:
-    if rows.ndim != 2 or rows.shape[1] < kind.poses or len(rows) <= FIRST or not np.isfinite(rows[:, : kind.poses]).all():
+    if rows.ndim != 2 or rows.shape[1] < kind.poses or len(rows) <= FLIGHT_ROWS or not np.isfinite(rows[:, : kind.poses]).all():
         raise DataError(
-            f"{path}: {name} has shape {rows.shape}, expected more than {FIRST} rows of {kind.poses} columns or more"
+            f"{path}: {name} has shape {rows.shape}, expected more than {FLIGHT_ROWS} rows of {kind.poses} columns or more"
         )
     model = cube() if kind.model == "cube" else square()
     poses, layout = rows[:, : kind.poses].copy(), model.layout

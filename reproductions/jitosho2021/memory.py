@@ -7,7 +7,7 @@ import warp as wp
 
 from softgym_envs.core.warp_memory import Memory
 from softgym_envs.vine.boxqp import BoxProgram, box_program
-from softgym_envs.vine.chain import Gain, Motion
+from softgym_envs.vine.chain import EndMotion, Gain
 from softgym_envs.vine.geometry import Shape
 
 
@@ -65,7 +65,7 @@ class Workspace:
 
     pairs: wp.array2d(dtype=Pair)
     gains: wp.array2d(dtype=Gain)
-    motions: wp.array2d(dtype=Motion)
+    motions: wp.array2d(dtype=EndMotion)
     pushes: wp.array2d(dtype=Push)
     qp: BoxProgram
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import warp as wp
 
 from softgym_envs.vine.boxqp import HIGH, LINEAR, LOW, X, box_qp
-from softgym_envs.vine.chain import Spread, covary, impulse, respond, spread
+from softgym_envs.vine.chain import MotionCovariance, covary, impulse, respond, spread
 from softgym_envs.vine.geometry import CIRCLE
 
 from .memory import Pair, Push, Workspace, World, at, turn_left
@@ -111,7 +111,7 @@ def push_matrix(
     work: Workspace,
 ):
     """W = L M^-1 L' on the constraints' tangent space."""
-    covariance = Spread()
+    covariance = MotionCovariance()
     done = int(0)
     for i in range(work.pushes[row, count - 1].link + 1):
         gain = work.gains[row, i]

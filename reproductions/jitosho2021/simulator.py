@@ -13,7 +13,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from softgym_envs.core.simulator import check_number
-from softgym_envs.core.warp_buffers import Program
+from softgym_envs.core.warp_buffers import KernelProgram
 from softgym_envs.core.warp_engine import WarpEngine
 from softgym_envs.core.warp_simulator import WarpSimulator
 from softgym_envs.vine.geometry import shape_arrays
@@ -64,5 +64,5 @@ class PaperSimulator(WarpSimulator):
         world.shapes, _ = shape_arrays(model.obstacles, self.device)
         world.poses = wp.array(model.poses, dtype=wp.vec3d, device=self.device)
         world.corners = wp.array(model.corners, dtype=wp.vec2d, device=self.device)
-        program = Program(rollout_kernel, workspace=workspace(model.num_links, self.max_contacts))
+        program = KernelProgram(rollout_kernel, workspace=workspace(model.num_links, self.max_contacts))
         return WarpEngine(program, [world], self.nx, 1, len(PaperParameters.names()), self.device)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from softgym_envs.vine.chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
+from softgym_envs.vine.chain import EndMotion, Gain, LinkStage, Value, backward, feedback, forward, record
 
 from .memory import Pair, Tube, Workspace, World, at, turn_left
 from .pushes import apply_pushes, find_pushes, push_matrix, solve_pushes
@@ -93,13 +93,13 @@ def pin_moment(row: int, i: int, tube: Tube, world: World, state: wp.array2d(dty
 
 @wp.func
 def stage_of(pair: Pair, va: wp.vec3d, vp: wp.vec3d, wa: wp.float64, w_p: wp.float64, d: wp.float64, tube: Tube):
-    """Cost and transition of a link, see `chain.Stage`; wa, w_p are the rates of its bodies after the moments of the pins."""
+    """Cost and transition of a link, see `chain.LinkStage`; wa, w_p: rates of its bodies after the pins' moments."""
     na = turn_left(pair.ta)
     np_ = turn_left(pair.tp)
     arm = d * na + pair.beta
     ahead = pair.alpha - wp.vec2d(vp[0], vp[1])
     before = wp.vec2d(va[0], va[1])
-    s = Stage()
+    s = LinkStage()
     s.m = _two * tube.m
     s.g = tube.m * (d * na + arm)
     s.inertia = tube.m * (d * d + wp.dot(arm, arm)) + tube.inertia * (_one + pair.delta * pair.delta)
@@ -142,7 +142,7 @@ def solve_chain(row: int, u: wp.float64, tube: Tube, world: World, state: wp.arr
 
 
 @wp.func
-def sweep_out(row: int, links: int, start: Motion, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=Motion)):
+def sweep_out(row: int, links: int, start: EndMotion, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=EndMotion)):
     """Velocities from the base to the tip. -> largest speed of a link's end, squared."""
     x = start
     motions[row, 0] = x
@@ -188,7 +188,7 @@ def move_bodies(
 def resolve_pushes(
     row: int,
     u: wp.float64,
-    start: Motion,
+    start: EndMotion,
     reached: wp.float64,
     tube: Tube,
     world: World,
@@ -250,7 +250,7 @@ def rollout_kernel(
         u = wp.clamp(controls[b, t, 0], _zero, world.max_growth) / wp.float64(world.links)
         for _s in range(substeps):
             if status[b] == _zero:
-                start = Motion()
+                start = EndMotion()
                 start.e = -solve_chain(b, u, tube, world, state, work) / world.dt
                 fastest = wp.sqrt(sweep_out(b, world.links, start, work.gains, work.motions))
                 if resolve_pushes(b, u, start, fastest, tube, world, state, work) == 0:

@@ -26,7 +26,7 @@ from softgym_envs.arm.parameters import ElbowParameters, PneumaticElbowParameter
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.simulator import check_number
 from softgym_envs.core.transcription import casadi
-from softgym_envs.muscles.muscle import SPEED, around_circle, symbols
+from softgym_envs.muscles.muscle import MUSCLE_SPEED, around_circle, symbols
 
 from .director_steps import DirectorSteps
 from .directors import Directors
@@ -106,7 +106,7 @@ class DirectorElbow:
             (l0, s0), (l1, s1) = self._length(k, x), self._length(k, y)
             active, end = activations(self.structure, c, x[2 + k], u[k], h)
             length, fibre = (l0 + l1) / 2, ((l0 + l1) / 2 - c[4 * k + 2]) / c[4 * k + 1]
-            speed = (l1 - l0) / (h * SPEED * c[4 * k + 1])
+            speed = (l1 - l0) / (h * MUSCLE_SPEED * c[4 * k + 1])
             force = h / 2 * muscle_force(self._wrapped(k), c, 4 * k, length, fibre, speed, active)
             early, late = early - force * s0, late - force * s1
             rows.append(y[2 + k] - end)

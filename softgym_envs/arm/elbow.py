@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from ..muscles.muscle import SPEED, activated, around_circle, switch, tension
+from ..muscles.muscle import MUSCLE_SPEED, activated, around_circle, switch, tension
 from .pneumatic import braid_force, filled
 
 BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL, FRICTION = 0, 4, 8, 9, 10, 11, -1
@@ -76,7 +76,7 @@ def muscle_state(m, c, k, q, w):
     """Length [m], moment arm (of the torque that flexes) [m], normalised fibre length and speed of a muscle."""
     length, arm, _ = around_circle(m.origin, m.insertion, m.angle + m.sign * q, c[k + RADIUS])
     fibre = (length - c[k + SLACK]) / c[k + 1]
-    return length, -m.sign * arm, fibre, m.sign * arm * w / (SPEED * c[k + 1])
+    return length, -m.sign * arm, fibre, m.sign * arm * w / (MUSCLE_SPEED * c[k + 1])
 
 
 @register_jitable

@@ -35,14 +35,14 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..mechanics.structure import rotation
 from ..muscles.mujoco_muscle import RANGE, SMOOTH
-from ..muscles.muscle import SPEED
+from ..muscles.muscle import MUSCLE_SPEED
 from .elbow import DAMPING, FALL, FRICTION, LAG, LOAD, RISE, STOP_STIFFNESS
 from .elbow_shape import forearm_of, stand
 from .model import JOINT, MUSCLES, ElbowModel
 
 LMIN, LMAX, FPMAX, FVMAX = 0.332, 1.663, 0.742, 1.592
 """Shapes of MuJoCo's curves; see the module docstring."""
-LARGEST = 0.993
+MAX_WRAP_RADIUS = 0.993
 """Largest wrapping radius, relative to the distance of the muscle's nearer end from the axis."""
 FAST = 1e9
 """Shortening speed without force for a muscle that has none, in its lengths per second."""
@@ -116,7 +116,7 @@ class ElbowTwin(MujocoTwin):
             write = self._write_pneumatic if self.model.kind == "pneumatic" else self._write_hill
             write(compiled, name, own * (1.0, longer[i, 1], longer[i, 0], wider[i]), stronger[i], row)
             nearer = min(np.linalg.norm(origin[[0, 2]]), np.linalg.norm(insertion[[0, 2]]))
-            compiled.geom_size[compiled.geom(name).id, 0] = min(own[3] * wider[i], LARGEST * nearer)
+            compiled.geom_size[compiled.geom(name).id, 0] = min(own[3] * wider[i], MAX_WRAP_RADIUS * nearer)
 
     def _write_hill(self, compiled: mujoco.MjModel, name: str, own: Array, stronger: float, row: Array) -> None:
         """Write force, optimal and slack length, and time constants of a muscle."""
@@ -159,25 +159,25 @@ class ElbowTwin(MujocoTwin):
             actuators.append(made.format(name=name))
             fixed.append(FIXED.format(name=name) if model.kind == "pneumatic" else "")
         lower, upper = model.limits
-        about = max(forearm.inertia - forearm.mass * float(forearm.com @ forearm.com), LEAST)
+        about = max(forearm.inertia - forearm.mass * float(forearm.com @ forearm.com), TINY_INERTIA)
         return f"""<mujoco><option timestep="{self.dt}" gravity="{_text(tree.gravity)}" integrator="implicitfast"/>
 <default><geom contype="0" conaffinity="0" mass="0"/></default>
 <worldbody>{"".join(sites)}
 <body name="forearm"><joint name="{JOINT}" axis="0 -1 0"/>
 <inertial pos="{forearm.com[0]} 0 {forearm.com[1]}" mass="{forearm.mass}" diaginertia="{about} {about} {about}"/>
 {"".join(insertions)}
-<body name="load" pos="{_text(forearm.load)}"><inertial pos="0 0 0" mass="1" diaginertia="{LEAST} {LEAST} {LEAST}"/></body>
+<body name="load" pos="{_text(forearm.load)}"><inertial pos="0 0 0" mass="1" diaginertia="{_text((TINY_INERTIA,) * 3)}"/></body>
 </body>
 </worldbody>
 <tendon>{"".join(tendons)}<fixed name="stops" stiffness="{STOP_STIFFNESS}" springlength="{lower} {upper}">
 <joint joint="{JOINT}" coef="1"/></fixed></tendon><actuator>{"".join(actuators + fixed)}</actuator></mujoco>"""
 
 
-LEAST = 1e-9
+TINY_INERTIA = 1e-9
 """[kg m^2] Least inertia of a body, for MuJoCo."""
 HILL = (
     f'<muscle name="{{name}}" tendon="{{name}}" tausmooth="{SMOOTH}" lengthrange="0.1 0.2" range="{RANGE[0]} {RANGE[1]}" '
-    f'force="1" lmin="{LMIN}" lmax="{LMAX}" vmax="{SPEED}" fpmax="{FPMAX}" fvmax="{FVMAX}"/>'
+    f'force="1" lmin="{LMIN}" lmax="{LMAX}" vmax="{MUSCLE_SPEED}" fpmax="{FPMAX}" fvmax="{FVMAX}"/>'
 )
 _LAGGING = '<general name="{name}" tendon="{target}" dyntype="filterexact" dynprm="1" biastype="none" {gain}/>'
 PNEUMATIC = _LAGGING.format(

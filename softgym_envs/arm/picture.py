@@ -17,7 +17,7 @@ from ..rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Tra
 from .elbow import Wrapped
 from .model import MUSCLES, ElbowModel, muscle_path
 
-FLOOR = -0.42
+ARM_FLOOR = -0.42
 """[m]"""
 STAND = np.array([-0.15, 0.0, 0.0])
 """Length of the post that carries the shoulder [m]."""
@@ -68,8 +68,8 @@ def arm_scene(
     places, structure = model.places(float(state[0])), model.structure(1.0)
     post = places["shoulder"] + STAND
     parts: list[Primitive] = [
-        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), FLOOR), (0.1, 0.0), 2.0, 0.25),
-        Segment(np.array([*post[:2], FLOOR]), post, 0.03, OBSTACLE), Segment(post, places["shoulder"], 0.03, OBSTACLE),
+        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), ARM_FLOOR), (0.1, 0.0), 2.0, 0.25),
+        Segment(np.array([*post[:2], ARM_FLOOR]), post, 0.03, OBSTACLE), Segment(post, places["shoulder"], 0.03, OBSTACLE),
         Segment(places["shoulder"], places["elbow"], 0.024, ROD),
         Segment(places["elbow"], places["hand"], 0.022, ROD),
         Sphere(places["shoulder"], 0.03, CAP), Sphere(places["elbow"], 0.014, CAP), Sphere(places["hand"], 0.035, CAP),

@@ -19,13 +19,13 @@ from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .model import ElbowModel
 
-PERIOD = 0.01
+ELBOW_ROW_PERIOD = 0.01
 """[s] Rows of a recording."""
-STEP = 0.005
+ELBOW_STEP = 0.005
 """[s] Our engine's physics step."""
-FINE = 1e-3
-"""[s] Steps for fits of a laboratory's recordings: those of `STEP` are off by 0.03 rad after some seconds."""
-LONGEST = 1600
+ELBOW_FIT_STEP = 1e-3
+"""[s] Steps for fits of a laboratory's recordings: those of `ELBOW_STEP` are off by 0.03 rad after some seconds."""
+ELBOW_MAX_STEPS = 1600
 """Physics steps of 5 ms, 8 s."""
 HOLDS = (8, 40)
 """Rows for which random excitations are held."""
@@ -52,7 +52,7 @@ def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Par
 
     Rows are 10 ms apart, whatever steps the truth takes.
     """
-    substeps, rows = max(round(PERIOD / truth.dt), 1), max(round(steps * truth.dt / PERIOD), 10)
+    substeps, rows = max(round(ELBOW_ROW_PERIOD / truth.dt), 1), max(round(steps * truth.dt / ELBOW_ROW_PERIOD), 10)
     controls = np.zeros((rows, 2))
     begin = 0
     while begin < rows:
@@ -64,7 +64,7 @@ def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Par
         controls[begin:end] = both
         begin = end
     states, _ = truth.rollout(truth.initial_state(), controls[None], parameters, substeps=substeps)
-    return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps).for_timestep(STEP)
+    return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps).for_timestep(ELBOW_STEP)
 
 
 def bend(model: ElbowModel, states: Array) -> Array:
@@ -85,7 +85,7 @@ REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.
 
 
 RECIPE = Recipe(
-    experiments=(Experiment("excited", excited, LONGEST),),
+    experiments=(Experiment("excited", excited, ELBOW_MAX_STEPS),),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that start from them carry their noise along, and look like those of a wrong model.
     laboratory=Stage(
@@ -99,7 +99,7 @@ RECIPE = Recipe(
         instead=in_usual_steps,
     ),
     guess=guess,
-    longest_step=FINE,
+    longest_step=ELBOW_FIT_STEP,
 )
 
 

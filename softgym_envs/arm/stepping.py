@@ -16,9 +16,9 @@ from .elbow import activations, balance
 
 TINY = 1e-30
 """Imaginary step: its square is lost in rounding, so that derivatives are exact to rounding."""
-STEP_TOLERANCE = 1e-13
+ELBOW_SPEED_TOLERANCE = 1e-13
 """Tolerance of w, relative to 1 + |w|."""
-MAX_ITERATIONS = 40
+ELBOW_ITERATIONS = 40
 SPEED_LIMIT = 1e3
 """[rad/s]"""
 
@@ -29,7 +29,7 @@ _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNS
 def solve(g, c, q, v, first, second):
     """Solve w of a step; also the equation's slope there, and the status. Steps that dry friction reverses are halved."""
     w, slope, last = v, 0.0, 0.0
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(ELBOW_ITERATIONS):
         value = balance(g, c, g.dt, q, v, w + TINY * 1j, first, second)
         slope = value.imag / TINY
         change = value.real / slope
@@ -39,7 +39,7 @@ def solve(g, c, q, v, first, second):
         w -= change
         if not abs(w) < SPEED_LIMIT:
             return w, slope, _DIVERGED
-        if abs(change) <= STEP_TOLERANCE * (1.0 + abs(w)):
+        if abs(change) <= ELBOW_SPEED_TOLERANCE * (1.0 + abs(w)):
             return w, slope, _OK
     return w, slope, _UNSOLVED
 

@@ -22,7 +22,7 @@ from .model import ElbowModel
 ERROR, HELD, REACHED, NEXT = 1, 2, 3, 4
 """Columns in the context, behind the target."""
 SEEN_COLUMNS, NOTHING = np.array([ERROR]), np.zeros(1)
-LARGEST = 2.6
+MAX_TARGET_ANGLE = 2.6
 """[rad] Bound of target angles, and of distances from them."""
 TRIES = 12
 """Most targets that are drawn until one is far enough."""
@@ -63,11 +63,11 @@ class ArmReach(BaseTask):
     def __post_init__(self) -> None:
         for name in ("effort_weight", "bonus", "idle_distance", "move"):
             check_number(name, getattr(self, name), low=0.0)
-        check_number("tolerance", self.tolerance, positive=True, high=LARGEST, unit="rad")
+        check_number("tolerance", self.tolerance, positive=True, high=MAX_TARGET_ANGLE, unit="rad")
         check_number("hold_time", self.hold_time, positive=True, unit="s")
         for name in ("targets", "start_error"):
             low, high = getattr(self, name)
-            check_number(f"{name}[1]", check_number(f"{name}[0]", low, low=0.0) and high, low=low, high=LARGEST)
+            check_number(f"{name}[1]", check_number(f"{name}[0]", low, low=0.0) and high, low=low, high=MAX_TARGET_ANGLE)
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:

@@ -32,7 +32,7 @@ import numpy as np
 
 from ..core.numba_engine import NumbaEngine, NumbaSimulator
 from ..core.simulator import check_number
-from .geometry import Scene
+from .geometry import BoxData
 from .model import BoxModel
 from .parameters import BoxParameters
 from .stepping import derivative, forward
@@ -68,11 +68,11 @@ class BoxSimulator(NumbaSimulator):
         check_number("strike_parts", self.strike_parts, low=1, whole=True)
 
     @cached_property
-    def scene(self) -> Scene:
-        """See `Scene`."""
+    def scene(self) -> BoxData:
+        """See `BoxData`."""
         model = self.model
         still = 2 if model.planar else 3
-        return Scene(
+        return BoxData(
             dt=float(self.dt),
             nq=3 if model.planar else 7,
             nv=3 if model.planar else 6,

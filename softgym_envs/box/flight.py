@@ -18,11 +18,11 @@ from .experiments import posed
 
 Array = NDArray[np.float64]
 
-FIRST = 6
+FLIGHT_ROWS = 6
 """Rows that count as flight at least, however early a box strikes, or if its poses do not show when."""
-NEAR = 0.1
+STRIKE_HEIGHT = 0.1
 """Height over a corner's resting height below which it may have struck, and size of a jolt; over the smallest half edge."""
-FEWEST = 12
+MIN_STRIKE_ROWS = 12
 """Least rows of a window around a first strike."""
 ROUNDS, STEP = 3, 1e-5
 """Gauss-Newton iterations for rotations, and step of their finite differences [rad, rad/s]."""
@@ -62,26 +62,26 @@ def first_state(recording: Trajectory, simulator: Any, gravity: float | None = N
 
 
 def flying(simulator: Any, seen: Trajectory) -> int:
-    """Count the rows before the lowest corner comes near its resting height, or before a jolt upwards; at least `FIRST`."""
+    """Count rows before the lowest corner comes near its resting height, or before a jolt upwards; at least `FLIGHT_ROWS`."""
     model, poses = simulator.model, seen.values
     low = model.corners(np.hstack([poses, np.zeros((len(poses), model.layout.nx - poses.shape[1]))]))[..., 2].min(axis=1)
     if np.isnan(low).all():
-        return FIRST
+        return FLIGHT_ROWS
     soon = low + np.fmin(np.diff(low, prepend=low[:1]), 0.0)  # a row later
-    margin = NEAR * min(model.half_size)
+    margin = STRIKE_HEIGHT * min(model.half_size)
     there = soon < np.nanquantile(low, 0.05) + margin
     there[:-2] |= np.diff(poses[:, 1 if model.planar else 2], 2) > margin  # e.g. frames lost in a strike
-    return max(int(np.argmax(there)) + 1, FIRST)
+    return max(int(np.argmax(there)) + 1, FLIGHT_ROWS)
 
 
 def begun(simulator: Any, recording: Trajectory, share: float) -> Trajectory:
-    """Poses from the release of a box for `share` times its flight before the first strike, `FEWEST` rows at least.
+    """Poses from the release of a box for `share` times its flight before the first strike, `MIN_STRIKE_ROWS` rows at least.
 
     Raises:
         DataError: A column of the pose is missing.
     """
     seen = posed(simulator, recording)
-    last = min(max(math.ceil(share * flying(simulator, seen)), FEWEST), seen.num_steps)
+    last = min(max(math.ceil(share * flying(simulator, seen)), MIN_STRIKE_ROWS), seen.num_steps)
     return seen.window(seen.times[0], seen.times[last])
 
 

@@ -18,7 +18,7 @@ FRICTION, MASS, INERTIA, GRAVITY, TABLE, ROUNDING, RESTITUTION = range(7)
 """Indices of the constants in their vector."""
 
 
-class Scene(NamedTuple):
+class BoxData(NamedTuple):
     """Structure, as the kernels read it."""
 
     dt: float

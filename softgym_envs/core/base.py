@@ -1,7 +1,7 @@
 """Base classes of simulators: names, sizes, checks, constants, pickling, `step` and `rollout`, derivatives.
 
 A room's simulator is a frozen dataclass with the fields `model` and `dt`, derived from the base of its engine (`WarpSimulator`,
-`NumbaSimulator`, `MujocoTwin`); the model defines states and controls (`Structure`), the room writes the kernels.
+`NumbaSimulator`, `MujocoTwin`); the model defines states and controls (`RobotModel`), the room writes the kernels.
 
 Legend: B batch, T horizon, nx state, n tangent, nu control, P constants.
 """
@@ -35,11 +35,11 @@ from .simulator import (
 
 SLACK = 0.02
 """States may exceed a range by this share of its larger end: the limits of twins are soft."""
-MOST_SUBSTEPS = 1_000_000
+MAX_SUBSTEPS = 1_000_000
 """Largest number of physics steps per control step: a kernel cannot be interrupted."""
 
 
-class Structure(Protocol):
+class RobotModel(Protocol):
     """Interface of a model that a simulator needs."""
 
     @property
@@ -102,7 +102,7 @@ def check_state(name: str, state: Array, simulator: Simulator) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PlainStructure:
-    """A minimal `Structure`: layout, controls and a rest state."""
+    """A minimal `RobotModel`: layout, controls and a rest state."""
 
     layout: StateLayout
     control_names: tuple[str, ...]
@@ -113,7 +113,7 @@ class PlainStructure:
     """State at rest, (nx,)."""
 
     def rest_state(self) -> Array:
-        """See `Structure`."""
+        """See `RobotModel`."""
         return self.rest
 
 
@@ -325,7 +325,7 @@ class BaseSimulator(ABC):
         state = check_array("state", state, (None, self.nx))
         shape = (len(state), self.nu) if name == "control" else (len(state), None, self.nu)
         control = check_array(name, control, shape)
-        check_number("substeps", substeps, low=1, high=MOST_SUBSTEPS, whole=True)
+        check_number("substeps", substeps, low=1, high=MAX_SUBSTEPS, whole=True)
         return state, control, self.constants(parameters, len(state))
 
 
@@ -441,6 +441,12 @@ def pull_back(
 
 
 __all__ = [
-    "BaseSimulator", "Engine", "PlainStructure", "RolledSimulator", "SteppedSimulator", "Structure",
-    "pull_back", "repeat_steps",
+    "BaseSimulator",
+    "Engine",
+    "PlainStructure",
+    "RobotModel",
+    "RolledSimulator",
+    "SteppedSimulator",
+    "pull_back",
+    "repeat_steps",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ raises: a failed row carries a status instead (see `softgym_envs.core.simulator.
 
 from __future__ import annotations
 
-LONGEST = 200
+MAX_SHOWN_CHARACTERS = 200
 """Characters of a value that a message shows."""
 
 
@@ -23,7 +23,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # any object may raise; Python's integers have no text beyond 4300 digits
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "..."
 
 
 class SoftgymError(Exception):

@@ -28,7 +28,7 @@ PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
 
 MOST_BYTES = {"TOML": 4 * 2**20, "JSON": 256 * 2**20, "CSV": 2**30}
 """A larger file is refused before it is read; TOML is read at about 1 MB/s."""
-LARGEST = 1e12
+LARGEST_NUMBER = 1e12
 """Largest number [SI] in a description of a robot, or among constants."""
 DEEPEST = 50
 """Largest nesting of tables and lists."""
@@ -152,7 +152,7 @@ def entries(where: str, table: Any, kind: type, *, skip: Collection[str] = ()) -
     check_entries(where, table, [f.name for f in fields(kind) if f.name not in skip])
     hints = get_type_hints(kind)
     try:
-        return {name: typed(f"{where}: {name}", value, hints[name], LARGEST) for name, value in table.items()}
+        return {name: typed(f"{where}: {name}", value, hints[name], LARGEST_NUMBER) for name, value in table.items()}
     except OptionError as error:
         raise FileFormatError(str(error)) from None
 
@@ -196,12 +196,12 @@ def number_in(where: str, value: Any) -> float:
     """Return a finite number from a file; booleans are refused.
 
     Raises:
-        FileFormatError: It is not a finite number, or larger than `LARGEST`.
+        FileFormatError: It is not a finite number, or larger than `LARGEST_NUMBER`.
     """
     try:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(number := float(value)):
-            if abs(number) > LARGEST:
-                raise FileFormatError(f"{where} is {shown(value)}, expected a number of at most {LARGEST:g} in size")
+            if abs(number) > LARGEST_NUMBER:
+                raise FileFormatError(f"{where} is {shown(value)}, expected a number of at most {LARGEST_NUMBER:g} in size")
             return number
     except OverflowError:  # an integer beyond the largest float
         pass

@@ -44,7 +44,7 @@ EXACT, NEARLY = 1e-9, 1e-3
 """Quaternions within `EXACT` of unit length stay as they are, within `NEARLY` are normalised; others are refused."""
 
 
-class Entry(NamedTuple):
+class EntryGroup(NamedTuple):
     """Numbers of one unit that belong together."""
 
     names: tuple[str, ...]
@@ -79,10 +79,10 @@ class Field:
 
     prefix: str
     indices: tuple[int, ...] | None
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryGroup, ...]
 
     def __init__(self, prefix: str, count: int | Sequence[int] | None, *entries: tuple[str, str] | tuple[str, str, Kind]):
-        found = tuple(Entry(tuple(names.split()), unit, *kind) for names, unit, *kind in entries)
+        found = tuple(EntryGroup(tuple(names.split()), unit, *kind) for names, unit, *kind in entries)
         for entry in found:
             if entry.unit not in SI_UNITS or entry.unit == "SI":
                 raise StructureError(f"{' '.join(entry.names)} is in {entry.unit!r}; a layout holds SI: {', '.join(SI_UNITS)}")
@@ -353,4 +353,4 @@ def _parts(blocks: tuple[Array, ...], cuts: tuple[tuple[Any, ...], ...]) -> tupl
     return tuple([block[cut] for block, entries in zip(blocks, cuts, strict=True) for cut in entries])
 
 
-__all__ = ["QUATERNION", "VECTOR", "Entry", "Field", "Kind", "StateLayout"]
+__all__ = ["QUATERNION", "VECTOR", "EntryGroup", "Field", "Kind", "StateLayout"]

@@ -24,7 +24,7 @@ from .hard import UNSEEN
 from .layout import Field
 from .mujoco_engine import Index, MujocoEngine, MujocoTwin
 from .parameters import Parameters
-from .simulator import LONGEST_STEP, Array, IntArray
+from .simulator import MAX_DT, Array, IntArray
 from .spec import hashed
 
 TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "held": dict}
@@ -130,8 +130,8 @@ class MjcfTruth(MujocoTwin):
     def __post_init__(self) -> None:
         compiled = self.compiled
         object.__setattr__(self, "dt", float(self.dt or self._own_dt or compiled.opt.timestep))
-        if not 0 < self.dt <= LONGEST_STEP:
-            raise FileFormatError(f"{self.path}: the MJCF's timestep is {self.dt:g} s, allowed is > 0 and <= {LONGEST_STEP:g}")
+        if not 0 < self.dt <= MAX_DT:
+            raise FileFormatError(f"{self.path}: the MJCF's timestep is {self.dt:g} s, allowed is > 0 and <= {MAX_DT:g}")
         compiled.opt.timestep = self.dt
         size, taken = compiled.nq + compiled.nv + compiled.na, {place.index for place in self._places.values()}
         rest = [index for index in range(size) if index not in taken]
@@ -240,8 +240,8 @@ class MjcfTruth(MujocoTwin):
     def _own_dt(self) -> float:
         """Physics step in the file [s]; 0: none given."""
         dt = number_in(f"{self.path}: dt", self.document.get("dt", 0.0))
-        if not 0 <= dt <= LONGEST_STEP or (dt == 0 and "dt" in self.document):
-            raise FileFormatError(f"{self.path}: dt is {dt:g}, expected a number [s] > 0 and <= {LONGEST_STEP:g}")
+        if not 0 <= dt <= MAX_DT or (dt == 0 and "dt" in self.document):
+            raise FileFormatError(f"{self.path}: dt is {dt:g}, expected a number [s] > 0 and <= {MAX_DT:g}")
         return dt
 
     @property

@@ -23,7 +23,7 @@ from .parameters import Parameters
 from .simulator import Array, Gradient, IntArray, Linearization
 from .threads import in_threads
 
-MINIMUM_WORK_PER_THREAD = 100
+MIN_STEPS_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
 
 PIECES = 4
@@ -133,7 +133,7 @@ class NumbaSimulator(RolledSimulator):
 def spread(run: Callable[[slice], None], rows: int, work_per_row: int, threads: int | None = None) -> None:
     """Call `run` for all rows, in threads where they pay; a free thread takes the next piece. Work is in physics steps."""
     threads = threads or os.cpu_count() or 1
-    count = min(threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD)
+    count = min(threads, rows, rows * work_per_row // MIN_STEPS_PER_THREAD)
     if count <= 1:
         run(slice(0, rows))
         return

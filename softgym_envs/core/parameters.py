@@ -33,7 +33,7 @@ from .errors import FileFormatError, FitWarning, ParameterError, shown
 from .files import check_entries, number_in, read_toml, write_atomically
 
 Array = NDArray[np.float64]
-LARGEST = 700.0
+MAX_LOG_COORDINATE = 700.0
 """Largest coordinate on a log scale, near the overflow of exp; intervals of unmeasured constants end there."""
 Option = str | float | list[float]
 """Value of a simulator's structural choice, as it stands in a file of constants."""
@@ -82,7 +82,7 @@ class ParameterSpec:
         """Inverse of `encode`."""
         coordinate = np.asarray(coordinate, dtype=np.float64)
         if self.scale == "log":
-            return np.exp(np.minimum(coordinate, LARGEST))
+            return np.exp(np.minimum(coordinate, MAX_LOG_COORDINATE))
         return coordinate * self._width
 
     def slope(self, value: Array | float) -> Array:

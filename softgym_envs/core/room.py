@@ -17,7 +17,7 @@ from typing import Any
 from .errors import OptionError, shown
 from .files import parse_toml
 from .parameters import GivenConstants
-from .simulator import LONGEST_STEP, Simulator, check_number
+from .simulator import MAX_DT, Simulator, check_number
 from .task import load
 
 NATIVE = "native"
@@ -161,7 +161,7 @@ class Room:
                 named = "; dt, model and device are keywords of their own" if name in ("model", "dt", "device") else ""
                 raise OptionError(f"`simulator_options` has {name!r}; {_name(kind)} takes {', '.join(own)}{named}")
         if dt is not None:
-            check_number("dt", dt, positive=True, high=LONGEST_STEP, unit="s")
+            check_number("dt", dt, positive=True, high=MAX_DT, unit="s")
             keywords["dt"] = dt
         if "device" in allowed:
             keywords["device"] = device

@@ -23,7 +23,7 @@ BatchPolicy = Callable[[Array, int], Array]
 """States (B, nx) at control step t -> controls (B, nu)."""
 
 
-SPREAD = 0.01
+START_DEVIATION = 0.01
 """Standard deviation of starts around the rest state [the unit of each tangent coordinate]."""
 MOVING = ("m/s", "rad/s")
 """Units of the coordinates that a kick changes."""
@@ -31,7 +31,7 @@ MOVING = ("m/s", "rad/s")
 
 def around_rest(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
     """Starts around the engine's rest state, (count, nx); the first one is the rest state."""
-    kick = SPREAD * rng.standard_normal((count, engine.n))
+    kick = START_DEVIATION * rng.standard_normal((count, engine.n))
     kick[:1] = 0.0
     return engine.retract(engine.initial_state(count), kick)
 
@@ -55,7 +55,7 @@ def by_name(engine: Simulator, constants: Parameters) -> Parameters:
     return ours.replace(**{name: getattr(constants, name) for name in constants.names() if name in ours.names()})
 
 
-class Scene(NamedTuple):
+class StudyScene(NamedTuple):
     """The robot and its target."""
 
     model: Any
@@ -80,11 +80,11 @@ class Scenario:
 
     objective: str
     """Name of one of the room's objectives."""
-    scene: Callable[[], Scene] | None = None
+    scene: Callable[[], StudyScene] | None = None
     """Makes the scene, always the same; None: the task's own model, and the objective's own target."""
     starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array] | None = None
     """(our engine, its best constants, rng, count) -> (count, nx): perturbed starts, the first one unperturbed; None: around
-    the rest state, every tangent coordinate by a standard deviation of `SPREAD` (unsuitable if rest is the goal)."""
+    the rest state, every tangent coordinate by a standard deviation of `START_DEVIATION` (unsuitable if rest is the goal)."""
     first_policy: Callable[[Any, np.random.Generator], BatchPolicy] | None = None
     """(model, rng) -> a policy that gives planners their first controls; None: random controls, held for a while."""
     force_scale: Callable[[Any], Array] | None = None

@@ -25,7 +25,7 @@ from .trajectory import UNKNOWN, Trajectory, means_between
 
 Array = NDArray[np.float64]
 
-FARTHEST = 4
+MAX_FRAME_GAP = 4
 """Largest distance of filmed rows in frames: frames between two rows are interpolated."""
 SEEN = ("m", "rad")
 """Units that a camera measures."""
@@ -101,9 +101,9 @@ class Sensor:
             return recording
         begin, end = recording.times[0], recording.times[-1]
         period = 1.0 / self.rate if self.rate else recording.period
-        if recording.period > FARTHEST * period:
+        if recording.period > MAX_FRAME_GAP * period:
             seen = f"frames every {period:.3g} s of rows {recording.period:.3g} s apart would be interpolation alone"
-            raise DataError(f"{seen}: record rows at most {FARTHEST} frames long (`Experiment.filmed`)")
+            raise DataError(f"{seen}: record rows at most {MAX_FRAME_GAP} frames long (`Experiment.filmed`)")
         # Frames are stamped by the clock of the commands; the first one shows the robot after the start of the recording.
         first = begin + period * np.ceil(self.latency / period - 1e-9)
         count = int(np.floor((end - first) / period * (1 + 1e-12)))

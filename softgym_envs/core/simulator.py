@@ -305,7 +305,7 @@ def check_place(name: str, value: Any, shape: tuple[int, ...], farthest: float) 
     return found
 
 
-LONGEST_STEP = 1.0
+MAX_DT = 1.0
 """Longest physics step [s] that a user may ask for."""
 
 

@@ -23,7 +23,7 @@ from .parameters import Option
 
 ROBOT = "robot"
 """Key of a recording's metadata: the spec of our engine of the recorded robot, as JSON."""
-LONGEST = 60
+MAX_WRITTEN_CHARACTERS = 60
 """Characters of a field's value that are written out; a longer one is written as its hash."""
 HASHED = "sha256:"
 """Prefix of a hash."""
@@ -149,7 +149,7 @@ def changes(one: Any, other: Any) -> str:
 def short(value: Any) -> str:
     """JSON of a value made `plain`, or its hash where that is long."""
     text = json.dumps(plain(value), sort_keys=True)
-    return text if len(text) <= LONGEST else hashed(text.encode())
+    return text if len(text) <= MAX_WRITTEN_CHARACTERS else hashed(text.encode())
 
 
 def _pair(its: str, here: str) -> str:

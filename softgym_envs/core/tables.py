@@ -29,7 +29,7 @@ MOST_MISSING, EMPTIEST = 10_000, 20
 """Largest number of frames of a grid: `MOST_MISSING` plus `EMPTIEST` times the number of stamps."""
 JITTER = 0.05
 """Largest distance of a time stamp from its uniform grid, as a share of the period, plus half of its rounding."""
-MOST = 0.3
+MAX_ROUNDING_ERROR = 0.3
 """Largest such distance for any rounding, or if fps is given: beyond it a frame may be taken for its neighbour."""
 
 
@@ -192,7 +192,7 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
 PARTS, NEARBY = 8, (0.85, 1.2)
 """Bins per typical step in which irregular stamps are counted, and the range of rates tried, relative to that of such steps."""
 
-ASTRAY = 0.2
+MAX_STAMP_ERROR = 0.2
 """Largest error [frames] at the end of irregular stamps for which their rate is rounded to a whole number."""
 
 
@@ -246,7 +246,7 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> Grid:
         period, start = 1.0 / rate, float(np.mean(times - index / rate))
     distance = np.abs(start + period * index - times) / period
     worst = int(np.argmax(distance))
-    allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MOST) if fps is None else MOST
+    allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MAX_ROUNDING_ERROR) if fps is None else MAX_ROUNDING_ERROR
     if distance[worst] > allowed and fps is not None:
         raise DataError(
             f"{where}: times are not uniform: frame {worst} at {times[worst]:g} s is {100 * distance[worst]:.0f} % of a period "
@@ -272,7 +272,7 @@ def _steadiest_grid(times: Array, typical: float) -> Grid:
     places = np.rint((times - times[0]) / period - _phase((times - times[0]) / period))
     period, start = np.polyfit(places, times, 1)
     whole = round(1.0 / period)
-    if whole > 0 and abs(whole * period - 1.0) * places[-1] < ASTRAY:
+    if whole > 0 and abs(whole * period - 1.0) * places[-1] < MAX_STAMP_ERROR:
         period, start = 1.0 / whole, float(np.mean(times - places / whole))
     places = np.rint((times - start) / period)
     index = (places - places[0]).astype(np.int64)

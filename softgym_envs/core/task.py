@@ -177,7 +177,7 @@ class Task(Protocol):
 class BaseTask(ABC):
     """Default `Task`: it sees the full state, and has no memory, no options and no failure.
 
-    A subclass is a frozen dataclass with a field `model`, a `core.base.Structure`. It defines at least `success_definition`,
+    A subclass is a frozen dataclass with a field `model`, a `core.base.RobotModel`. It defines at least `success_definition`,
     `reset`, `reward` and `success`.
     """
 

@@ -1,4 +1,4 @@
-"""Buffers for launches of a `Program`: its kernels, arrays of one shape, and the launch packed with them as one call.
+"""Buffers for launches of a `KernelProgram`: its kernels, arrays of one shape, and the launch packed with them as one call.
 
 Legend: B batch, T control steps, P constants, as in `warp_engine`.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Program:
+class KernelProgram:
     """A room's kernel, compiled twice: forward only, and with its adjoint."""
 
     function: Callable[..., None]

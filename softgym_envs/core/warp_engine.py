@@ -46,7 +46,7 @@ from .fork import ForkLock
 from .kernel_cache import load_whole, spare_folder
 from .simulator import Array, Gradient, IntArray
 from .threads import in_threads
-from .warp_buffers import Buffers, LaneBuffers, Program
+from .warp_buffers import Buffers, KernelProgram, LaneBuffers
 from .warp_lanes import LANES
 
 OLDEST = "1.19"
@@ -92,7 +92,7 @@ except OSError:  # the cache of kernels cannot be made
     wp.config.kernel_cache_dir = str(spare_folder("warp"))
     _start_warp()
 
-MINIMUM_WORK_PER_THREAD = 500
+MIN_ROW_SUBSTEPS_PER_THREAD = 500
 """Row-substeps below which another thread costs more than it saves (measured: about 0.2 ms)."""
 CACHED_SHAPES = 8
 FORWARD_BYTES = 8 * 2**20
@@ -109,12 +109,12 @@ def _announce(kernel: Any, what: str) -> None:
 
 @dataclass(eq=False)
 class WarpEngine:
-    """Runs a `Program` over batches of rows: on the CPU in as many threads as there are cores, or on a CUDA device.
+    """Runs a `KernelProgram` over batches of rows: on the CPU in as many threads as there are cores, or on a CUDA device.
 
     Rows never interact, so how they are spread over threads changes no bit of the result.
     """
 
-    program: Program
+    program: KernelProgram
     structure: list[Any]
     nx: int
     nu: int
@@ -212,7 +212,7 @@ class WarpEngine:
 
     def _shards(self, rows: int, work_per_row: int, parts: int = 1) -> list[slice]:
         """The rows that each thread takes, in at least `parts` parts; one slice if threads do not pay, or on a CUDA device."""
-        count = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD) if self.device == "cpu" else 1
+        count = min(self.threads, rows, rows * work_per_row // MIN_ROW_SUBSTEPS_PER_THREAD) if self.device == "cpu" else 1
         count = max(count, min(parts, rows)) if self.device == "cpu" else count
         if count <= 1:
             return [slice(0, rows)]
@@ -227,7 +227,7 @@ LOADING = ForkLock()
 
 
 def launch(kernel: Any, **keywords: Any) -> None:
-    """`warp.launch` of a kernel that is no `Program`, with the same checks."""
+    """`warp.launch` of a kernel that is no `KernelProgram`, with the same checks."""
     with LOADING:
         load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, partial(wp.launch, kernel, **keywords))
 

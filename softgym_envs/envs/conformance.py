@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
-from ..core.base import Structure
+from ..core.base import RobotModel
 from ..core.conformance import PROMISES, Case, Inputs, around_rest, case_of, require
 from ..core.contract import check_members
 from ..core.objective import Objective
@@ -100,7 +100,7 @@ def usual_case(make: Callable[[], Any]) -> Case:
 def declaration(found: Room) -> None:
     """Every path leads to what its field says, and every id is one of the tasks."""
     for name in found.models:
-        check_members(f"model {name!r}", found.model(name), Structure)
+        check_members(f"model {name!r}", found.model(name), RobotModel)
     simulator, ids = found.simulator(), [entry.id for entry in found.tasks]
     kinds: list[tuple[str, Any]] = [(found.recipe, Recipe), (found.picture, Picture)]
     for path, kind in [*kinds, *((path, Objective) for path in found.objectives.values())]:

@@ -20,7 +20,7 @@ from ..rendering.picture import Picture
 from ..rendering.pygame_view import Image, PygameRenderer, default_camera
 from ..rendering.scene import Bar, Hud
 from ..rendering.teleop import keyed_action, ramp
-from ..rendering.video import Recorder, write_png, write_video
+from ..rendering.video import FrameRecorder, write_png, write_video
 from .drawing import picture_of, scene_of
 from .env import SoftgymEnv
 
@@ -113,7 +113,7 @@ class Player:
         self.paused = self.quit = self.single_step = False
         self.hud_shown = self.following = True
         self.camera = Camera()
-        self.video: Recorder | None = Recorder() if self.options.record else None
+        self.video: FrameRecorder | None = FrameRecorder() if self.options.record else None
         self.video_path = self.options.record
         self.frames = 0
         self.saved = 0
@@ -283,7 +283,7 @@ class Player:
     def toggle_video(self) -> None:
         """Start a video, or write the running one."""
         if self.video is None:
-            self.video, self.video_path = Recorder(), self.free_path(".gif")
+            self.video, self.video_path = FrameRecorder(), self.free_path(".gif")
         else:
             self.write_video()
 

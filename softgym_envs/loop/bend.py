@@ -27,9 +27,9 @@ from .sight import Bending, follow, hand_of, look_along, profiles
 
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
-LEVER = 0.1
+BEND_LEVER = 0.1
 """[m/rad] An error of one radian counts as this distance."""
-AHEAD = 0.25
+PREVIEW = 0.25
 """Preview of the profile [s]."""
 _POSE = (("x", "m"), ("y", "m"), ("z", "m"), ("rx", "rad"), ("ry", "rad"), ("rz", "rad"))
 SEEN = tuple((f"{what}.{name}", unit) for what in ("off", "ahead") for name, unit in _POSE)
@@ -47,7 +47,7 @@ BUDGET = 0.8
 class LoopBend(ArmTask):
     """Follow a profile with the hand: reward = -error [m] + bonus at the end if it was followed - control.
 
-    The error is the hand's distance plus `LEVER` times its angle from the profile. The episode ends with the profile.
+    The error is the hand's distance plus `BEND_LEVER` times its angle from the profile. The episode ends with the profile.
     """
 
     duration: float = 8.0
@@ -108,7 +108,7 @@ class LoopBend(ArmTask):
     def seen(self, arm: Array, context: Array) -> Array:
         """Values of `SEEN` (B, 12) at angles of the arm (B, 7)."""
         found = np.empty((len(arm), len(SEEN)))
-        look_along(self._grip, self._bending, np.ascontiguousarray(arm), context, context[:, TIME].copy(), AHEAD, found)
+        look_along(self._grip, self._bending, np.ascontiguousarray(arm), context, context[:, TIME].copy(), PREVIEW, found)
         return found
 
     @cached_property
@@ -133,7 +133,7 @@ class LoopBend(ArmTask):
         for _ in range(TRIES):
             drawn = np.append(AMPLITUDE * rng.uniform(-1.0, 1.0, 4), rng.uniform(*self.periods))
             drawn[:PERIOD] *= min(1.0, BUDGET / self._effort(drawn[:PERIOD], columns))
-            size = 0.5 * (np.linalg.norm(drawn[:3]) + LEVER * abs(drawn[3]))  # the mean of the profile's share is a half
+            size = 0.5 * (np.linalg.norm(drawn[:3]) + BEND_LEVER * abs(drawn[3]))  # the mean of the profile's share is a half
             if size > farthest:
                 best, farthest = drawn, size
             if farthest >= self.least:
@@ -150,7 +150,7 @@ class LoopBend(ArmTask):
 
     def _followed(self, context: Array, state: Array, period: float) -> Array:
         """Update time, error, its integral over time, at the end whether the profile was followed, and `SEEN`, in place."""
-        follow(self._grip, self._bending, state, context, period, AHEAD, LEVER, self.tolerance)
+        follow(self._grip, self._bending, state, context, period, PREVIEW, BEND_LEVER, self.tolerance)
         return context
 
     def update(self, context: Array, state: Array) -> Array:

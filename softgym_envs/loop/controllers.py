@@ -120,7 +120,7 @@ def _resting(task: Any, goal: Array) -> Array:
 
 INNER, AWAY, BEYOND = 0.03, 0.05, 0.1
 """[m] Wanted distance of the peg from the loop's middle, distance before the tip at which the loop waits, final depth."""
-SPEED = 0.2
+HAND_SPEED = 0.2
 """Speed of the hand [m/s]."""
 TURNED, LEAK = 0.1, 0.012
 """Weight of a turn of the hand [m/rad], and of an action of 1 [m]."""
@@ -147,7 +147,7 @@ def slip(envs: Any, *, sees: bool = True) -> Policy:
         along = off[:, 2] + np.where(forward, BEYOND, -AWAY)
         move = np.concatenate([off[:, :2] * excess[:, None], along[:, None]], axis=1) @ task._axes.T
         size = np.sqrt((move**2).sum(axis=1, keepdims=True))
-        change = _follow(model, task._axes, wanted, move * np.minimum(1.0, SPEED * period / np.maximum(size, 1e-9)))
+        change = _follow(model, task._axes, wanted, move * np.minimum(1.0, HAND_SPEED * period / np.maximum(size, 1e-9)))
         wanted[:] += change
         q = np.zeros((len(wanted), model.n))
         q[:, : len(ARM)] = wanted

@@ -35,9 +35,9 @@ OFFSETS = tuple(f"offset_{name}" for name in ARM)
 COLUMNS = [CONSTANTS.index(name) for name in (*STIFFNESS, *OFFSETS)]
 """Indices in `LoopParameters`, which begin as `CONSTANTS` do."""
 NUM_FREE = len(COLUMNS)
-DT = 0.01
+MAX_PREDICTION_STEP = 0.01
 """Step of the prediction [s], unless the control period is shorter."""
-DIFFERENCE = 1e-5
+START_DIFFERENCE = 1e-5
 """Finite difference of log stiffness and of offsets [N m] for the slopes of the first state."""
 
 
@@ -93,7 +93,7 @@ class Estimator:
     @cached_property
     def substeps(self) -> int:
         """Integrator steps between measurements."""
-        return max(round(self.period / DT), 1)
+        return max(round(self.period / MAX_PREDICTION_STEP), 1)
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -106,9 +106,9 @@ class Estimator:
         low, high = np.log(np.array(self.stiffness)).T
         theta = np.concatenate([0.5 * (low + high), np.zeros(len(OFFSETS))])
         width = np.concatenate([high - low, np.full(len(OFFSETS), 2.0 * self.offset)])
-        moves = DIFFERENCE * np.eye(NUM_FREE)
+        moves = START_DIFFERENCE * np.eye(NUM_FREE)
         states = self._rest(theta + np.concatenate([np.zeros((1, NUM_FREE)), moves, -moves]))
-        by_theta = (states[1 : NUM_FREE + 1] - states[NUM_FREE + 1 :]).T / (2.0 * DIFFERENCE)
+        by_theta = (states[1 : NUM_FREE + 1] - states[NUM_FREE + 1 :]).T / (2.0 * START_DIFFERENCE)
         slopes = by_theta / self._scales(theta[None])[0]
         covariance = np.diag(np.maximum(width**2 / 12.0, 1e-12))
         return Belief(theta[None], covariance[None], states[:1], slopes[None], np.zeros(1))

@@ -17,7 +17,7 @@ from ..core.simulator import Array
 from ..mechanics.mechanism import Mechanism
 from .model import ARM, LoopModel
 
-FAR = 0.5
+LABEL_ERROR = 0.5
 """Error of the torques at rest, as a share of their size, above which other labels are tried."""
 FITS = 0.2
 """Largest share of that error that remains where other labels fit."""
@@ -45,7 +45,7 @@ def check_labels(model: LoopModel, angles: Array, torques: Array) -> None:
     needed = arm.rest(np.stack([angles, *(reading.angles for reading in others)]), constants=constants, held=ARM).needed
     size = max(float(np.linalg.norm(needed[0])), float(np.linalg.norm(torques)))
     error = float(np.linalg.norm(given.torques - needed[0]))
-    if size < HEAVY or error < FAR * size:
+    if size < HEAVY or error < LABEL_ERROR * size:
         return
     if np.linalg.norm(torques) < FITS * error:
         raise DataError(

@@ -19,7 +19,7 @@ from ..mechanics.blocks import differentiate_here, new_blocks
 from ..mechanics.derivatives import push_forward
 from ..mechanics.integrator import go_on, step, still
 from ..mechanics.scratch import new_scratch, set_constants, set_forces
-from ..mechanics.structure import Structure
+from ..mechanics.structure import TreeArrays
 
 _OK = int(Status.OK)
 
@@ -59,7 +59,7 @@ def scale(theta, i):
 def predict_rows(believed, first, torques, rows):
     """Predict beliefs in rows (B, .) by `substeps` steps under torques (B, nu); lost where a step or its derivative fails."""
     parts, base, ways, substeps = believed
-    s = Structure(*parts)
+    s = TreeArrays(*parts)
     n, m, k = len(s.parent), s.row[-1], ways.shape[1]
     w, d, lam, X = new_scratch(s), new_blocks(s, len(base)), np.zeros(m), np.empty((n + m, k))
     path, now, then = np.empty((substeps + 1, 2 * n)), np.empty((2 * n, k)), np.empty((2 * n, k))

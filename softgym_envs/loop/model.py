@@ -36,7 +36,7 @@ from ..mechanics.tree_file import load_tree
 from .links import TWIST, balls, branch, link
 from .springs import SIDES, factor_names, spring_slopes, spring_values
 
-MAX_LINKS = 200
+MAX_LOOP_LINKS = 200
 SIZES = {"radius": (0.01, 100.0, "m"), "mass": (1e-4, 1000.0, "kg"), "tube_radius": (1e-4, 100.0, "m")}
 """Bounds and units of the loop's sizes."""
 ARM_FILE = Path(__file__).with_name("baxter.toml")
@@ -56,7 +56,7 @@ START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
 """[rad] The hand points down; holding arm and loop takes 38 of s1's 50 N m."""
 
 
-AHEAD = 0.05
+PEG_TIP = 0.05
 """Distance from the loop to the peg's tip in front of it [m]."""
 PEG_LENGTH, PEG_RADIUS = 0.5, 0.02
 """[m]"""
@@ -108,8 +108,8 @@ class LoopModel:
     control_units = ("N m",) * 7
 
     def __post_init__(self) -> None:
-        if not 6 <= self.links <= MAX_LINKS or self.links % 2:
-            raise StructureError(f"a loop of {shown(self.links)} links: expected an even number in [6, {MAX_LINKS}]")
+        if not 6 <= self.links <= MAX_LOOP_LINKS or self.links % 2:
+            raise StructureError(f"a loop of {shown(self.links)} links: expected an even number in [6, {MAX_LOOP_LINKS}]")
         check_number("spring_parts", self.spring_parts, low=0, high=self.links // 2, whole=True)
         if len(self.start) != len(ARM):
             raise StructureError(f"start has {len(self.start)} angles, expected {len(ARM)}")
@@ -157,11 +157,11 @@ class LoopModel:
     def clamp(self) -> tuple[float, ...]:
         """Pose of the clamp (6,): x, y, z [m], roll, pitch, yaw [rad]; below H, turned as H.
 
-        For a hanging loop: pose of the peg, whose tip is `AHEAD` of the loop's middle, and which extends along its z.
+        For a hanging loop: pose of the peg, whose tip is `PEG_TIP` of the loop's middle, and which extends along its z.
         """
         turn, origin = frame_pose(self.arm, "H", dict(zip(ARM, self.start, strict=True)))
         if self.hanging:
-            place = origin + turn @ np.array([-AHEAD, 0.0, 0.5 * self.height])
+            place = origin + turn @ np.array([-PEG_TIP, 0.0, 0.5 * self.height])
             turn = turn @ np.array([[0.0, 0.0, -1.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
             return (*(float(value) for value in place), *roll_pitch_yaw(turn))
         place = origin + turn @ np.array([0.0, 0.0, self.height])

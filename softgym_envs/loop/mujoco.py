@@ -2,8 +2,8 @@
 
 Differences from ours, apart from rounding:
 
-* Steps are MuJoCo's implicitfast Euler steps, of first order; springs act explicitly, which limits them (`LONGEST_DT`): longer
-  physics steps consist of several.
+* Steps are MuJoCo's implicitfast Euler steps, of first order; springs act explicitly, which limits them (`MAX_TREE_STEP`):
+  longer physics steps consist of several.
 * Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they yield by micrometres.
 * Forces act at once; in ours, half a step of 10 ms late.
 * A hanging loop is closed by a soft weld of its ends. Its balls touch the peg without friction too, but MuJoCo's contacts are
@@ -31,7 +31,7 @@ from ..mechanics.mujoco_tree import spec_of, state_index, write_tree
 from .hard import LADDER, flawed, harden, sensed
 from .model import LoopModel
 
-LONGEST_DT = 0.002
+MAX_TREE_STEP = 0.002
 """[s] Explicit springs of a loop of 12 links are stable up to 4.5 ms, and silently wrong by a radian from 5 ms."""
 TWISTING = 5e-4
 """[s] Longest step where links twist about themselves, with 1700 rad/s."""
@@ -69,7 +69,7 @@ class LoopTwin(MujocoTwin):
     @property
     def longest_dt(self) -> float:
         """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
-        return (TWISTING if self.model.twist else LONGEST_DT) * min(1.0, 12 / self.model.links)
+        return (TWISTING if self.model.twist else MAX_TREE_STEP) * min(1.0, 12 / self.model.links)
 
     @cached_property
     def engine(self) -> MujocoEngine:
@@ -88,4 +88,4 @@ class LoopTwin(MujocoTwin):
         return sensed(self, recording, rng)
 
 
-__all__ = ["LONGEST_DT", "LoopTwin"]
+__all__ = ["MAX_TREE_STEP", "LoopTwin"]

@@ -20,7 +20,7 @@ from .links import TWIST
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
 from .model import ARM, CLAMP, FRICTION, LoopModel
 from .springs import AXES, SIDES, factor_names
-from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, named, pulled, tracker
+from .tracking import HELD, MAX_LOOP_STEP, MORE, TORQUES, creeping, held, named, pulled, tracker
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
@@ -28,7 +28,7 @@ OFFSETS = tuple(f"offset_{name}" for name in ARM)
 DAMPING = ("loop_damping", "arm_damping")
 HAND = ("hand.x", "hand.y", "hand.z")
 """[m] Origin of frame H."""
-LONGEST = 20.0
+LOOP_MAX_SECONDS = 20.0
 """[s]"""
 GUESS = {"theta_stiffness": 5.0, "psi_stiffness": 5.0}
 """The paper's initial guess."""
@@ -49,7 +49,7 @@ def manipulation(
     *,
     steps: int,
     parameters: Parameters | None = None,
-    period: float = PERIOD,
+    period: float = MAX_LOOP_STEP,
     scale: float | None = None,
     waves: Waves | None = None,
 ) -> Trajectory:
@@ -130,11 +130,11 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
 EVERYTHING = (*STIFFNESS, *DAMPING, *FRICTION, *OFFSETS, *CLAMP, "torque_delay")
 """Unknown constants of a loop whose joints are alike."""
-SPREAD = 0.3
+SPRING_DEVIATION = 0.3
 """Prior standard deviation of the log factor between springs of one loop."""
 UNLIKE = 0.05
 """Standard deviation between joints that are taken to be alike, whose effect a verdict reports."""
-FACTORS = {f"{axis}_{side}*": (1.0, SPREAD) for axis in AXES for side in SIDES}
+FACTORS = {f"{axis}_{side}*": (1.0, SPRING_DEVIATION) for axis in AXES for side in SIDES}
 KNOWN = {
     **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
     **dict.fromkeys(CLAMP[3:], (0.0, 0.03)),
@@ -167,7 +167,7 @@ FOLLOWED: dict[str, Any] = {
     "prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False, "suspects": SUSPECTS,
 }  # fmt: skip
 RECIPE = Recipe(
-    experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
+    experiments=(Experiment("manipulation", manipulation, round(LOOP_MAX_SECONDS / MAX_LOOP_STEP)),),
     stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),
     # Few recordings determine the loop's mass, but a scale does; the torques' offsets depend on it.
     laboratory=Stage("laboratory", "", unknown, "innovations", FITTED, **FOLLOWED, doubtful=("loop_scale",)),

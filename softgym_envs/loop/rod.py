@@ -44,9 +44,9 @@ from .links import TWIST
 from .model import ARM, LoopModel
 from .springs import SIDES
 
-SETTLED = 1.0
+ROD_REST_TIME = 1.0
 """[s] Time for which the rod hangs before its rest is taken; it is stopped whenever it slows down (dynamic relaxation)."""
-LONGEST_DT = 2.5e-4
+MAX_ROD_STEP = 2.5e-4
 """[s] A piece's twist against its neighbours, 3300 rad/s, is stable up to 0.6 ms; pieces twice as long allow twice that."""
 PIECES = (1, 2)
 """Pieces per link of the model."""
@@ -65,7 +65,7 @@ class LoopRod(MujocoTwin):
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure: the arm, and the polygon of the states."""
-    dt: float = LONGEST_DT
+    dt: float = MAX_ROD_STEP
     """Physics step [s], split into as many of MuJoCo's as needed."""
     poisson: float = 0.5
     """Poisson's ratio nu; 0.5 for rubber."""
@@ -85,7 +85,7 @@ class LoopRod(MujocoTwin):
     @property
     def longest_dt(self) -> float:
         """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
-        return LONGEST_DT * min(1.0, 12 / self.model.links) * PIECES[-1] / self.pieces
+        return MAX_ROD_STEP * min(1.0, 12 / self.model.links) * PIECES[-1] / self.pieces
 
     # --- structure ------------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class LoopRod(MujocoTwin):
             heavy.dof_damping[joint.dofadr[0]] = 1e6  # the arm stands still
             data.qpos[joint.qposadr[0]] = angle
         speed = 0.0
-        for _ in range(round(SETTLED / mj.opt.timestep)):
+        for _ in range(round(ROD_REST_TIME / mj.opt.timestep)):
             mujoco.mj_step(heavy, data)
             before, speed = speed, float(data.qvel @ data.qvel)
             if speed < before:

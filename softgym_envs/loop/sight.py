@@ -18,7 +18,7 @@ from ..mechanics.vectors import add, mat, rotate, rotate_back, times, vec
 from .model import LoopModel
 
 
-class Hand(NamedTuple):
+class LoopHand(NamedTuple):
     """The tree up to the hand's joint, and the hand's pose on it."""
 
     tree: Any
@@ -29,12 +29,12 @@ class Hand(NamedTuple):
     """(1, 3)"""
 
 
-def hand_of(model: LoopModel) -> Hand:
+def hand_of(model: LoopModel) -> LoopHand:
     """The frame "H" of a model's arm."""
     tree = model.mechanism.tree
     ride = place_frame(tree, tree.frame("H"))
     carriers = model.mechanism.structure.skeleton.up_to(ride.joint)
-    return Hand(carriers, ride.joint, ride.rotation.reshape(1, 9).copy(), ride.origin.reshape(1, 3).copy())
+    return LoopHand(carriers, ride.joint, ride.rotation.reshape(1, 9).copy(), ride.origin.reshape(1, 3).copy())
 
 
 @lean
@@ -93,7 +93,7 @@ def profiles(bending, drawn, times, angles):  # type: ignore[no-untyped-def]
 @kernel
 def look_along(hand, bending, arm, drawn, times, ahead, seen):  # type: ignore[no-untyped-def]
     """From the hand at angles of the arm (B, 7) to its wanted pose now, and from there to that `ahead` [s] later: (B, 12)."""
-    grip, profile = Hand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
+    grip, profile = LoopHand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
     x, q, wanted = new_places(grip.tree), np.empty(len(grip.tree.parent)), np.empty(len(profile.start))
     for b in range(len(arm)):
         _look(grip, profile, arm[b], drawn[b], times[b], ahead, seen[b], x, q, wanted)
@@ -114,7 +114,7 @@ def _look(hand, bending, arm, drawn, time, ahead, seen, x, q, wanted):  # type: 
 @kernel
 def follow(hand, bending, state, context, period, ahead, lever, tolerance):  # type: ignore[no-untyped-def]
     """Update contexts (B, 21) of `loop.bend` at states (B, nx), `period` [s] later, in place."""
-    grip, profile = Hand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
+    grip, profile = LoopHand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
     x, q, wanted = new_places(grip.tree), np.empty(len(grip.tree.parent)), np.empty(len(profile.start))
     for b in range(len(state)):
         row = context[b]

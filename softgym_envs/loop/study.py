@@ -17,18 +17,18 @@ import numpy as np
 
 from ..core.objective import Objective
 from ..core.parameters import Parameters
-from ..core.scenario import BatchPolicy, Noise, Scenario, Scene
+from ..core.scenario import BatchPolicy, Noise, Scenario, StudyScene
 from ..core.simulator import Array, Simulator
 from ..core.task import Start
 from .arm_task import INCREMENT, rest_under
-from .bend import LEVER, PERIOD, TIME, LoopBend, rotation_vector
+from .bend import BEND_LEVER, PERIOD, TIME, LoopBend, rotation_vector
 from .build import held
 from .model import ARM, LoopModel
 from .tasks import FAR_GOAL
 
-DT = 0.005
+LOOP_STEP = 0.005
 """[s] Control step of both worlds; MuJoCo integrates shorter ones inside it."""
-FAR = 0.8
+GOAL_ACTION = 0.8
 """Share of the action that reaches the goal."""
 SEED = 7
 """Seed of the goals."""
@@ -48,11 +48,11 @@ def middle(model: LoopModel, states: Array) -> Array:
 
 
 def hand(model: LoopModel, states: Array) -> Array:
-    """Place of the hand and `LEVER` times its turn since the start, (..., nx) -> (..., 6) [m]."""
+    """Place of the hand and `BEND_LEVER` times its turn since the start, (..., nx) -> (..., 6) [m]."""
     rows = np.ascontiguousarray(states.reshape(-1, states.shape[-1])[:, : model.n])
     turn, place = model.mechanism.pose("H", rows)
     first, _ = model.mechanism.pose("H", model.rest_state()[None, : model.n])
-    turned = LEVER * rotation_vector(turn @ first[0].T)
+    turned = BEND_LEVER * rotation_vector(turn @ first[0].T)
     return np.concatenate([place, turned], axis=1).reshape(*states.shape[:-1], 6)
 
 
@@ -64,7 +64,7 @@ def reach_goal(model: LoopModel, rng: np.random.Generator) -> Array:
     """A goal (3,) that a constant action reaches with the default constants, 6 cm or more from the start."""
     first = middle(model, model.rest_state()[None])[0]
     while True:
-        q, good = rest_under(model, rng.uniform(-FAR, FAR, (1, len(ARM))) * INCREMENT, model.defaults[None])
+        q, good = rest_under(model, rng.uniform(-GOAL_ACTION, GOAL_ACTION, (1, len(ARM))) * INCREMENT, model.defaults[None])
         goal = middle(model, q)[0]
         if good[0] and np.linalg.norm(goal - first) >= FAR_GOAL:
             return np.asarray(goal)
@@ -80,10 +80,10 @@ def bend_goal(model: LoopModel, rng: np.random.Generator) -> Array:
     return np.asarray(hand(model, q)[0])
 
 
-def scene(goal: Callable[[LoopModel, np.random.Generator], Array]) -> Scene:
+def scene(goal: Callable[[LoopModel, np.random.Generator], Array]) -> StudyScene:
     """The robot with a fixed goal."""
     model = commanded()
-    return Scene(model, goal(model, np.random.default_rng(SEED)))
+    return StudyScene(model, goal(model, np.random.default_rng(SEED)))
 
 
 def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
@@ -109,7 +109,7 @@ _SHARED: dict[str, Any] = {
     "first_policy": still,
     "first_noise": Noise(0.05, 4, 16),
     "constants": dict.fromkeys((*(f"offset_{name}" for name in ARM), "torque_delay"), 0.0),
-    "dt": DT,
+    "dt": LOOP_STEP,
     "difference_step": None,
 }
 

@@ -26,7 +26,7 @@ from .model import ARM
 from .sight import watch_goal
 
 GOALS = ("point", "shape")
-FARTHEST = 2.0
+MAX_LOOP_GOAL = 2.0
 """[m] Bound of the goals' coordinates."""
 FAR_GOAL = 0.06
 """Default distance of goals of a point [m]."""
@@ -92,7 +92,7 @@ class LoopReach(ArmTask):
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """See the module docstring; goals from where the points rest without action."""
-        goal = (Entry(name, "m", -FARTHEST, FARTHEST, 0.1) for name in self.context_names[:-3])
+        goal = (Entry(name, "m", -MAX_LOOP_GOAL, MAX_LOOP_GOAL, 0.1) for name in self.context_names[:-3])
         return (*motion_entries(self.model, self.obs_mode), *goal)
 
     def reset(self, start: Start) -> tuple[Array, Array]:
@@ -105,7 +105,7 @@ class LoopReach(ArmTask):
         context[:, :-3] = self._goals(start.rngs, columns, np.stack([self.points(state), idle], axis=1)).reshape(len(state), -1)
         if "goal" in start.options:
             shape = (3,) if self.goal == "point" else (len(self.wanted), 3)
-            context[:, :-3] = check_place("option 'goal'", start.options["goal"], shape, FARTHEST).ravel()
+            context[:, :-3] = check_place("option 'goal'", start.options["goal"], shape, MAX_LOOP_GOAL).ravel()
         return state, self._watched(context, state, 0.0)
 
     def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:

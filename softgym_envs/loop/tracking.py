@@ -31,13 +31,13 @@ from .manipulation import STIFF, STILL
 from .model import ARM, LoopModel
 from .parameters import DELAY, GAIN
 
-PERIOD = 0.01
+MAX_LOOP_STEP = 0.01
 """[s] Baxter's 100 Hz, and the longest step at which the loop is stable."""
 FOLLOW = tuple(0.5 * value for value in STIFF)
 """[N m/rad] Springs K."""
 UNMOVED = 1.5
 """An arm counts as unmoved if its angles vary by no more than this many standard deviations of the noise."""
-MARGIN = 3.0
+HELD_COMMAND_MARGIN = 3.0
 """[rad] Larger than any angle from the start."""
 RESOLUTION = {"angle": 2e-4, "torque": 0.02}
 """[rad], [N m] Least noise of the sensors, even for a recording without noise."""
@@ -50,11 +50,11 @@ SHORTEST_REST = 0.1
 
 
 def held(simulator: Any) -> Any:
-    """The simulator with springs K on the arm, added to its own, at the longest step up to `PERIOD`."""
+    """The simulator with springs K on the arm, added to its own, at the longest step up to `MAX_LOOP_STEP`."""
     model: LoopModel = simulator.model
     stiffness = tuple(own + more for own, more in zip(model.servo_stiffness, FOLLOW, strict=True))
-    dt = simulator.dt * max(int(PERIOD / simulator.dt * (1 + 1e-6)), 1)
-    return replace(simulator, dt=dt, model=replace(model, servo_stiffness=stiffness, command_margin=MARGIN))
+    dt = simulator.dt * max(int(MAX_LOOP_STEP / simulator.dt * (1 + 1e-6)), 1)
+    return replace(simulator, dt=dt, model=replace(model, servo_stiffness=stiffness, command_margin=HELD_COMMAND_MARGIN))
 
 
 def released(simulator: Any) -> Any:
@@ -144,7 +144,9 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
             are wrong (`labels.check_labels`).
     """
     if trajectory.period > simulator.dt * (1 + 1e-3):
-        raise DataError(f"rows are {trajectory.period:g} s apart; arm and loop need {PERIOD:g} s or less (100 Hz or more)")
+        raise DataError(
+            f"rows are {trajectory.period:g} s apart; arm and loop need {MAX_LOOP_STEP:g} s or less (100 Hz or more)"
+        )
     missing = [name for name in ARM if name not in trajectory.names or name not in trajectory.control_names]
     if missing:
         what = f"columns {missing[0]} [rad] and control:{missing[0]} [N m]"

@@ -3,7 +3,7 @@
 Physics shared by several rooms; it knows no robot.
 """
 
-from .mechanism import Gradient, Mechanism, Motion, Rest, Slopes
+from .mechanism import Mechanism, Motion, MotionGradient, Rest, Slopes
 from .tree import Ball, Body, Bond, Frame, Joint, Peg, Pin, Tree, Weld
 
 __all__ = [
@@ -11,10 +11,10 @@ __all__ = [
     "Body",
     "Bond",
     "Frame",
-    "Gradient",
     "Joint",
     "Mechanism",
     "Motion",
+    "MotionGradient",
     "Peg",
     "Pin",
     "Rest",

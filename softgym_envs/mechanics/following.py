@@ -20,7 +20,7 @@ from ..core.errors import ShapeError
 from ..core.simulator import Array, Status, check_array, check_number
 from .mechanism import Mechanism, Motion
 
-STEP = 1e-5
+REST_DIFFERENCE = 1e-5
 """Relative step of the differences of the rest state, whose error is 1e-10."""
 
 
@@ -99,7 +99,7 @@ class Following:
 
     def start_slopes(self, constants: Array, directions: Array) -> Array:
         """d start / d direction (nx, k), by central differences of the rest."""
-        size = STEP * np.array([max(np.abs(constants[way != 0]).max(initial=0.0), 1e-2) for way in directions.T])
+        size = REST_DIFFERENCE * np.array([max(np.abs(constants[way != 0]).max(initial=0.0), 1e-2) for way in directions.T])
         length = size / np.maximum(np.abs(directions).max(axis=0, initial=0.0), 1e-300)
         moves = (directions * length).T
         ahead, behind = np.split(self.start(np.concatenate([constants + moves, constants - moves])), 2)
@@ -122,7 +122,7 @@ class Following:
     def start_by_angle(self, constants: Array) -> Array:
         """d start / d mean of the first angles, (nx, nu)."""
         q = np.zeros((2 * len(self.motors), self.mechanism.n))
-        mean, eye = self.angles[: self.still].mean(axis=0), STEP * np.eye(len(self.motors))
+        mean, eye = self.angles[: self.still].mean(axis=0), REST_DIFFERENCE * np.eye(len(self.motors))
         q[:, self.motors] = np.concatenate([mean + eye, mean - eye])
         ahead, behind = np.split(self._start(q, np.repeat(constants[None], len(q), axis=0)), 2)
-        return np.asarray((ahead - behind).T / (2.0 * STEP))
+        return np.asarray((ahead - behind).T / (2.0 * REST_DIFFERENCE))

@@ -39,16 +39,16 @@ LEFT_TOLERANCE = 1e-13
 """Largest error of q [rad, m] that a larger last step is estimated to leave."""
 GAP_TOLERANCE = 1e-11
 """Largest |h| that a step may leave [m, -]."""
-MAX_ITERATIONS = 30
+STEP_ITERATIONS = 30
 MAX_SECANTS = 1000
 """Iterations with secants of dry friction."""
 CALM = 1e-6
 """Change of q [rad, m] by a secant below which Newton's method takes over."""
-SLOW = 0.05
+MAX_CONTRACTION = 0.05
 """Contraction per iteration above which the factors are renewed."""
-FAR = 1e-2
+RENEW_AT_ONCE = 1e-2
 """First change of q [rad, m] by new factors above which they are renewed at once: contraction is of the guess's error."""
-NEAR = 1e-5
+RENEW_NEXT = 1e-5
 """First change of q [rad, m] by the factors of the step before above which they are renewed."""
 SPEED_LIMIT = 1e3
 """Largest |v| [rad/s, m/s] before a row counts as diverged."""
@@ -241,8 +241,8 @@ def _iterate(s, x, w, x1, lam, known):
     """Newton's method from the guess in x1 and lambda, first with the factors in `w` if they are `known`; -> status."""
     n = len(s.parent)
     q, p, q1 = x[:n], x[n:], x1[:n]
-    renew, before, limit = not known, np.inf, NEAR if known else FAR
-    for iteration in range(MAX_ITERATIONS):
+    renew, before, limit = not known, np.inf, RENEW_NEXT if known else RENEW_AT_ONCE
+    for iteration in range(STEP_ITERATIONS):
         if not evaluate(s, q, q1, w):
             return _DIVERGED
         if renew and not factor_anew(s, w, False):
@@ -257,7 +257,7 @@ def _iterate(s, x, w, x1, lam, known):
             if largest(w.h) <= GAP_TOLERANCE:
                 finish(s, p, w, lam, x1)
                 return _OK
-        renew, before, limit = size > limit if iteration == 0 or renew else rate > SLOW, size, FAR
+        renew, before, limit = size > limit if iteration == 0 or renew else rate > MAX_CONTRACTION, size, RENEW_AT_ONCE
     return _UNSOLVED
 
 

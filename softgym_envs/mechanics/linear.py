@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.numba_engine import lean
 
-PIVOT = 1e-4
+EXCHANGE_RATIO = 1e-4
 """A diagonal entry smaller than this times an entry below it is exchanged."""
 SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be taken in the order that suits the processor; the order is always the same."""
@@ -29,7 +29,7 @@ def factor(A, order, near, far, left):
     Row i minus multiples f, g of the rows k, m = k + 1 above it, two at a time where the ranges of m hold those of k: in one
     function, which is faster than in parts.
     """
-    n, most = np.uint64(len(order)), 1.0 / PIVOT
+    n, most = np.uint64(len(order)), 1.0 / EXCHANGE_RATIO
     for i in range(ZERO, n):
         order[i] = i
         k = left[i]

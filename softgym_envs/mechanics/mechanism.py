@@ -20,7 +20,7 @@ from .derivatives import adjoint, linearization, sensitivities
 from .integrator import forward, simulate
 from .queries import constraint_values, derivatives, frame_places, lagrangian, link_origins, link_poses, point_slopes
 from .statics import find_rest
-from .structure import Ride, Structure, compile_tree, place_frame
+from .structure import Ride, TreeArrays, compile_tree, place_frame
 from .tree import Tree
 
 REST_WORK = 10
@@ -66,7 +66,7 @@ class Motion:
         return self.path[:, :: self.substeps]
 
 
-class Gradient(NamedTuple):
+class MotionGradient(NamedTuple):
     """Derivatives of a cost J(x_0 .. x_T)."""
 
     constants: Array
@@ -129,7 +129,7 @@ class Mechanism:
             raise StructureError(f"tree {self.tree.name!r}: some joints together move no mass; give their bodies inertia")
 
     @cached_property
-    def structure(self) -> Structure:
+    def structure(self) -> TreeArrays:
         """Arrays that the kernels read."""
         return compile_tree(self.tree, self.constants, self.dt, force_split=self.force_split)
 
@@ -204,7 +204,7 @@ class Mechanism:
         found[~good] = np.nan
         return found
 
-    def gradient(self, motion: Motion, slopes: Any) -> Gradient:
+    def gradient(self, motion: Motion, slopes: Any) -> MotionGradient:
         """Gradient of a cost J(x_0 .. x_T) with partial derivatives dJ/dx_t = slopes (B, T + 1, nx), by the discrete adjoint.
 
         Its cost does not grow with P. NaN in a failed row.
@@ -220,7 +220,7 @@ class Mechanism:
         adjoint(self.structure, *self._arguments(motion), slopes, mu, nu, by_constant, good)
         for part in (mu, nu, by_constant):
             part[~good] = np.nan
-        return Gradient(by_constant, mu, nu)
+        return MotionGradient(by_constant, mu, nu)
 
     # --- States -------------------------------------------------------------------------------------------------------
 

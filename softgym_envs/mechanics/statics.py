@@ -2,7 +2,7 @@ r"""Rest: configurations where all forces balance, with some coordinates held.
 
 .. math:: L_q(q, 0) + \tau - h_q(q)^T \lambda = 0, \qquad h(q) = 0
 
-by Newton's method with the exact second derivatives, its step cut to `LONGEST_STEP`. lambda in N and N m. Rest need not be
+by Newton's method with the exact second derivatives, its step cut to `MAX_NEWTON_STEP`. lambda in N and N m. Rest need not be
 stable: the caller knows the branch it starts on. Legend: B batch, n coordinates, m rows, P constants.
 """
 
@@ -21,11 +21,11 @@ from .scratch import new_scratch, set_constants
 from .stops import stop_stiffness
 from .vectors import screw, vec
 
-LONGEST_STEP = 0.2
+MAX_NEWTON_STEP = 0.2
 """Longest step of Newton's method [rad, m]."""
-TOLERANCE = 1e-10
+REST_TOLERANCE = 1e-10
 """Largest change of q and |h| at the end."""
-MAX_ITERATIONS = 200
+REST_ITERATIONS = 200
 
 _OK, _UNSOLVED = int(Status.OK), int(Status.UNSOLVED)
 
@@ -88,7 +88,7 @@ def find_rest(s, held, tau, constants, q, lam, needed, status):
     for row in range(len(q)):
         set_constants(s, constants[row], w)
         status[row] = _UNSOLVED
-        for _ in range(MAX_ITERATIONS):
+        for _ in range(REST_ITERATIONS):
             _balance(s, q[row], tau[row], lam[row], w)
             _matrix(s, q[row], held, lam[row], w, D)
             for i in range(n):
@@ -102,12 +102,12 @@ def find_rest(s, held, tau, constants, q, lam, needed, status):
             size = 0.0
             for i in range(n):
                 size = max(size, abs(w.b[slot[i]]))
-            cut = min(1.0, LONGEST_STEP / max(size, 1e-300))
+            cut = min(1.0, MAX_NEWTON_STEP / max(size, 1e-300))
             for i in range(n):
                 q[row, i] -= cut * w.b[slot[i]]
             for r in range(lam.shape[1]):
                 lam[row, r] -= cut * w.b[slot[n + r]]
-            if size <= TOLERANCE and largest(w.h) <= TOLERANCE:
+            if size <= REST_TOLERANCE and largest(w.h) <= REST_TOLERANCE:
                 status[row] = _OK
                 break
             if not np.isfinite(size):

@@ -23,7 +23,7 @@ SPLITS = {"left": 1.0, "symmetric": 0.5}
 
 
 class Skeleton(NamedTuple):
-    """Arrays of a `Structure` that place its links (`kernels.place_links`): each array costs 0.2 us per call of a kernel."""
+    """Arrays of a `TreeArrays` that place its links (`kernels.place_links`): each array costs 0.2 us per call of a kernel."""
 
     parent: Places
     prismatic: NDArray[np.bool_]
@@ -37,7 +37,7 @@ class Skeleton(NamedTuple):
         return Skeleton(self.parent[:n], self.prismatic[:n], self.origin[:n], self.axis[:n], self.turn[:n])
 
 
-class Structure(NamedTuple):
+class TreeArrays(NamedTuple):
     """Arrays shared by all rows.
 
     Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc), poses of pegs (6 np),
@@ -108,7 +108,7 @@ class Structure(NamedTuple):
         return Skeleton(self.parent, self.prismatic, self.origin, self.axis, self.turn)
 
 
-def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> Structure:
+def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> TreeArrays:
     """Make the arrays of `tree`.
 
     Args:
@@ -134,10 +134,10 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
     base, place = _values(tree, ride, list(constants))
     parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride), **_contacts(tree, ride)}
     order = eliminate(parts["parent"], parts["row"], parts["ends"])
-    return Structure(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
+    return TreeArrays(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
 
 
-def with_numbers(s: Structure, constants: Array, free: Places) -> Structure:
+def with_numbers(s: TreeArrays, constants: Array, free: Places) -> TreeArrays:
     """Fix constants (P,) as numbers, except those at `free` (c,): these are then the only ones, in this order."""
     index = np.full(len(constants) + 1, -1)
     index[free] = np.arange(len(free))
@@ -264,7 +264,7 @@ def _contacts(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
 
 
 def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Array, Places]:
-    """base, place; see `Structure`."""
+    """base, place; see `TreeArrays`."""
     values: list[Value] = []
     for name in ("stiffness", "rest", "damping", "armature", "offset"):
         values += [getattr(joint, name) for joint in tree.moving]

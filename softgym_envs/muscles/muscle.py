@@ -2,7 +2,7 @@ r"""Hill muscles with rigid tendons [DeGroote2016], and a path around a circle: 
 
 Every function is plain Python that Numba compiles where a kernel calls it. It takes complex numbers (whose imaginary part then
 is a derivative, exact to rounding) and, where nothing compiles, casadi expressions. With fibre length x and speed v in units
-of the optimal length and of `SPEED` optimal lengths per second,
+of the optimal length and of `MUSCLE_SPEED` optimal lengths per second,
 
 .. math:: F / F_{max} = a f_L(x) f_V(v) + f_P(x), \qquad \dot a = k(a, e) (e - a)
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload, register_jitable
 
-SPEED = 10.0
+MUSCLE_SPEED = 10.0
 """Largest shortening speed [optimal lengths per s]."""
 STEEPNESS = 10.0
 """Steepness of the transition from activation (excitation above) to deactivation (below) [-]."""

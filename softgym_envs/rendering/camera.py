@@ -14,7 +14,7 @@ from ..core.errors import OptionError
 
 Array = NDArray[np.float64]
 
-NEAR = 0.05
+NEAR_PLANE = 0.05
 """Points closer to the camera than this [m] are not drawn."""
 
 
@@ -39,7 +39,7 @@ class Camera:
 
     def __post_init__(self) -> None:
         numbers = {
-            "distance": (self.distance, 2 * NEAR, 1e4),
+            "distance": (self.distance, 2 * NEAR_PLANE, 1e4),
             "elevation": (self.elevation, -np.pi / 2, np.pi / 2),
             "field_of_view": (self.field_of_view, 0.01, 3.0),
             "azimuth": (self.azimuth, -1e6, 1e6),
@@ -75,7 +75,7 @@ class Camera:
         """
         local = (points - self.position) @ self.axes.T
         depth = local[..., 2]
-        scale = self.focal_length(size[1]) / np.maximum(depth, NEAR)
+        scale = self.focal_length(size[1]) / np.maximum(depth, NEAR_PLANE)
         pixels = np.stack([0.5 * size[0] + scale * local[..., 0], 0.5 * size[1] - scale * local[..., 1]], axis=-1)
         return pixels, depth
 

@@ -15,7 +15,7 @@ import pygame
 import pygame.gfxdraw
 from numpy.typing import NDArray
 
-from .camera import NEAR, Camera
+from .camera import NEAR_PLANE, Camera
 from .colors import PAPER, SHADOW, Color, mix, to_ints
 from .scene import Arrow, GroundGrid, Marker, Prism
 
@@ -78,7 +78,7 @@ def draw_ground(surface: pygame.Surface, ground: GroundGrid, camera: Camera) -> 
     height = middle[:, 2] - float(ground.height(*np.array(ground.center)))
     shade = _shade(world) + 0.5 * np.clip(height / ground.radius, -0.25, 0.15)  # the higher, the lighter
     edges = _major_edges(mesh)
-    visible = np.nonzero((fade > 0.0) & (depths.min(axis=1) > NEAR) & _on_screen(screen, surface.get_size()))[0]
+    visible = np.nonzero((fade > 0.0) & (depths.min(axis=1) > NEAR_PLANE) & _on_screen(screen, surface.get_size()))[0]
     order = visible[np.argsort(-depths[visible].mean(axis=1), kind="stable")]
     fill = to_ints(mix(PAPER, np.clip(shade[:, None] * np.asarray(ground.color), 0, 255), fade)[order])
     line = to_ints(mix(PAPER, ground.line_color, 0.9 * fade)[order])
@@ -126,9 +126,9 @@ def draw_shadow(surface: pygame.Surface, ground: GroundGrid, camera: Camera, sta
     (p0, z0), (p1, z1) = (camera.project(foot, small) for foot in feet)
     high = 0.5 * (start[:, 2] - feet[0][:, 2] + end[:, 2] - feet[1][:, 2])
     strength = 0.62 * np.exp(-np.maximum(high, 0.0) / 1.2)
-    width = np.maximum(1, np.round(2.2 * radius * camera.focal_length(small[1]) / np.maximum(z0, NEAR))).astype(int)
+    width = np.maximum(1, np.round(2.2 * radius * camera.focal_length(small[1]) / np.maximum(z0, NEAR_PLANE))).astype(int)
     order = np.argsort(strength, kind="stable")
-    order = order[(np.minimum(z0, z1) > NEAR)[order]]
+    order = order[(np.minimum(z0, z1) > NEAR_PLANE)[order]]
     if len(order):
         box = _bounds(np.concatenate([p0[order], p1[order]]), int(width[order].max()) + 12, small)
         dark = to_ints(strength[order, None] * (np.asarray(PAPER) - SHADOW))
@@ -181,7 +181,7 @@ def _thick_line(surface: pygame.Surface, color: list[int], a: list[float], b: li
 def _fill(surface: pygame.Surface, camera: Camera, points: Array, color: Color, alpha: int) -> None:
     """A world polygon (v, 3), half transparent."""
     pixels, depth = camera.project(points, surface.get_size())
-    if depth.min() > NEAR and np.abs(pixels).max() < 30000:  # gfxdraw takes 16-bit coordinates
+    if depth.min() > NEAR_PLANE and np.abs(pixels).max() < 30000:  # gfxdraw takes 16-bit coordinates
         pygame.gfxdraw.filled_polygon(surface, np.round(pixels).astype(int).tolist(), (*color, alpha))
 
 
@@ -228,5 +228,5 @@ def draw_prisms(surface: pygame.Surface, camera: Camera, prisms: list[Prism]) ->
         faces = [(sides[i], 0.78 * min(max(float(shade[i]), 0.6), 1.1)) for i in order] + [(high, 1.0)]
         for corners, light in faces:
             pixels, depth = camera.project(corners, size)
-            if depth.min() > NEAR and np.abs(pixels).max() < 1e5:
+            if depth.min() > NEAR_PLANE and np.abs(pixels).max() < 1e5:
                 pygame.draw.polygon(surface, to_ints(light * np.asarray(prism.color, dtype=np.float64)), pixels.tolist())

@@ -10,7 +10,7 @@ import pygame
 from .colors import FAINT, INK, PAPER, Color, tension_colors, to_ints
 from .scene import Bar, Hud, Legend
 
-MARGIN = 10
+HUD_MARGIN = 10
 ROOM = (640, 480)
 """Pixels that text and bars need; for a smaller picture they are drawn at this size and scaled down."""
 BAR_WIDTH = 70
@@ -53,7 +53,7 @@ def draw_hud(surface: pygame.Surface, hud: Hud, legend: Legend | None) -> None:
         _draw_legend(surface, legend, bottom)
     if hud.badge:
         width = _font(20).size(hud.badge)[0]
-        rect = pygame.Rect(surface.get_width() - width - 26, MARGIN, width + 16, 24)
+        rect = pygame.Rect(surface.get_width() - width - 26, HUD_MARGIN, width + 16, 24)
         _panel(surface, rect)
         _text(surface, hud.badge, (rect.x + 8, rect.y + 5), 20, NEGATIVE)
 
@@ -68,8 +68,8 @@ def _draw_table(surface: pygame.Surface, hud: Hud) -> None:
     height = (20 if hud.title else 0) + 16 * (len(hud.lines) + len(hud.bars)) + 12
     if width == 0:
         return
-    _panel(surface, pygame.Rect(MARGIN, MARGIN, width + 18, height))
-    x, y = MARGIN + 9, MARGIN + 7
+    _panel(surface, pygame.Rect(HUD_MARGIN, HUD_MARGIN, width + 18, height))
+    x, y = HUD_MARGIN + 9, HUD_MARGIN + 7
     if hud.title:
         _text(surface, hud.title, (x, y), 22, INK)
         y += 20
@@ -102,7 +102,7 @@ def _draw_help(surface: pygame.Surface, lines: tuple[str, ...]) -> int:
     y = surface.get_height() - 7
     for line in reversed(lines):
         y -= 15
-        _text(surface, line, (MARGIN, y), 17, FAINT)
+        _text(surface, line, (HUD_MARGIN, y), 17, FAINT)
     return y
 
 
@@ -111,7 +111,7 @@ def _draw_legend(surface: pygame.Surface, legend: Legend, bottom: int) -> None:
     height = 9
     words = [_font(17).size(text)[0] for text in (legend.label, legend.note) if text]
     width = max(150, sum(words) + 12 * (len(words) - 1))
-    left, top = surface.get_width() - width - MARGIN - 10, bottom - 44
+    left, top = surface.get_width() - width - HUD_MARGIN - 10, bottom - 44
     _panel(surface, pygame.Rect(left - 10, top - 6, width + 20, 42))
     _text(surface, legend.label, (left, top - 1), 17, INK)
     if legend.note:

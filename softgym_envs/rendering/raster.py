@@ -13,7 +13,7 @@ import numpy as np
 import pygame
 from numpy.typing import NDArray
 
-from .camera import NEAR, Camera
+from .camera import NEAR_PLANE, Camera
 from .colors import PAPER, mix, to_ints
 from .ground import draw_arrow, draw_ground, draw_marker, draw_prisms, draw_shadow, hidden_by_ground
 from .scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
@@ -118,7 +118,7 @@ def _draw_pieces(surface: pygame.Surface, camera: Camera, pieces: _Pieces) -> No
         return
     size = surface.get_size()
     (p0, z0), (p1, z1) = camera.project(pieces.start, size), camera.project(pieces.end, size)
-    keep = (np.minimum(z0, z1) > NEAR) & (np.maximum(np.abs(p0).max(axis=1), np.abs(p1).max(axis=1)) < 1e5)
+    keep = (np.minimum(z0, z1) > NEAR_PLANE) & (np.maximum(np.abs(p0).max(axis=1), np.abs(p1).max(axis=1)) < 1e5)
     p0, p1, z0, z1, pieces = p0[keep], p1[keep], z0[keep], z1[keep], _take(pieces, keep)
     depth, focal, unit = 0.5 * (z0 + z1), camera.focal_length(size[1]), size[1] / 960
     smallest = np.where(pieces.solid, 1.3, 1.0) * unit

@@ -19,7 +19,7 @@ from .pygame_view import Image, _import_pygame
 GIF_COLORS = 256
 
 
-class Recorder(Sequence[Image]):
+class FrameRecorder(Sequence[Image]):
     """Frames kept compressed in memory (some 50 kB each) until they are written.
 
     >>> recorder = Recorder()

@@ -28,7 +28,7 @@ SLOPE, LEAN = 12.0, 1.2
 """Heading towards the goal's line per distance from it [rad/m], and its limit [rad]."""
 BESIDE, ASKEW, ROOM = 0.012, 0.1, 0.12
 """Largest distance [m] and angle [rad] of a block that is on the line; distance to shunt beyond the goal [m]."""
-SLOW = 0.01
+SMOOTHING_SPEED = 0.01
 """[m/s] Speed below which friction of supports is smoothed."""
 
 
@@ -72,7 +72,7 @@ def _force(model: BlockModel, constants: Any, state: Array, forward: Array, turn
     load = constants.friction * constants.mass * constants.gravity * model.shares
     x, y = np.array(model.supports).T
     slide = np.stack([forward[:, None] - turn[:, None] * y, turn[:, None] * (x - AXLE)], axis=2)
-    drag = load[:, None] * slide / np.sqrt((slide**2).sum(axis=2, keepdims=True) + SLOW**2)
+    drag = load[:, None] * slide / np.sqrt((slide**2).sum(axis=2, keepdims=True) + SMOOTHING_SPEED**2)
     torque = (x * drag[..., 1] - y * drag[..., 0]).sum(axis=1)
     fx = drag[..., 0].sum(axis=1) + constants.mass * (forward - ahead) / period
     torque = torque + constants.inertia * (turn - state[:, 5]) / period

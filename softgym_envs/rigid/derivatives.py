@@ -12,7 +12,7 @@ from .lcp import gauss, places
 from .problem import BLOCK, assemble, buffers, edge, eliminate, move, slide
 from .stepping import OK, gather, step
 
-PUSH = 1e-8
+SELECTING_VELOCITY = 1e-8
 """Velocity along `stepping.DIRECTION` whose addition selects the piece that is differentiated [m/s]."""
 COMPLEX_STEP = 1e-30
 
@@ -61,7 +61,7 @@ def _held_step(scene, x, u, p, problem, chosen, y):  # type: ignore[no-untyped-d
 @inner
 def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  # type: ignore[no-untyped-def]
     """d(next state) / d(state, control, constants) of one body and physics step, and the state in y; -> whether it exists."""
-    if step(scene, xb, ub, pb, PUSH, real, active, z, y) != OK:
+    if step(scene, xb, ub, pb, SELECTING_VELOCITY, real, active, z, y) != OK:
         return False
     first, second = len(xb), len(xb) + len(ub)
     xc, uc, pc = np.empty(first, np.complex128), np.empty(len(ub), np.complex128), np.empty(len(pb), np.complex128)

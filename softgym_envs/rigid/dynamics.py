@@ -41,7 +41,7 @@ from ..core.simulator import Array, check_array, check_number
 from .derivatives import derivative
 from .model import BlockModel, ParticleModel
 from .parameters import BlockParameters, particle_parameters
-from .problem import BLOCK, PARTICLE, Scene, pull
+from .problem import BLOCK, PARTICLE, BodiesData, pull
 from .stepping import contact_forces, forward
 
 # --- The simulators ---------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class _ContactSimulator(NumbaSimulator):
 
     @property
     @abstractmethod
-    def scene(self) -> Scene:
+    def scene(self) -> BodiesData:
         """Structure, as the kernels read it."""
 
     @property
@@ -124,13 +124,13 @@ class ParticleSimulator(_ContactSimulator):
     forces_per_body = 3
 
     @cached_property
-    def scene(self) -> Scene:
-        """See `Scene`."""
+    def scene(self) -> BodiesData:
+        """See `BodiesData`."""
         count = self.model.count
         shared = np.arange(count, len(self.parameters_class.names()))
         place = np.array([[i, *shared] for i in range(count)], dtype=np.int64)
         empty = np.zeros((0, 2))
-        return Scene(PARTICLE, count, float(self.dt), 2, 1, place, empty, empty, np.zeros(0), empty)
+        return BodiesData(PARTICLE, count, float(self.dt), 2, 1, place, empty, empty, np.zeros(0), empty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +188,10 @@ class BlockSimulator(_ContactSimulator):
         return np.einsum("bi,bi->b", np.array(pulls).reshape(-1, 3), velocity)
 
     @cached_property
-    def scene(self) -> Scene:
-        """See `Scene`."""
+    def scene(self) -> BodiesData:
+        """See `BodiesData`."""
         model, taut = self.model, self.model.pulley is not None
         points = np.array([model.attachment, model.pulley or (0.0, 0.0), model.handle, (float(taut), 0.0)], dtype=np.float64)
         place = np.arange(len(BlockParameters.names()), dtype=np.int64)[None]
         supports = np.array(model.supports, dtype=np.float64)
-        return Scene(BLOCK, 1, float(self.dt), 3, 2, place, points, supports, model.shares, model.directions)
+        return BodiesData(BLOCK, 1, float(self.dt), 3, 2, place, points, supports, model.shares, model.directions)

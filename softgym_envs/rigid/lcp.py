@@ -18,9 +18,9 @@ from ..core.simulator import check_array
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-PIVOT = 1e-11
+MIN_PIVOT = 1e-11
 """Entries of a column smaller than this are no pivots."""
-TIE = 1e-14
+TIE_SHARE = 1e-14
 """Ratios nearer than this (relative to the larger, or to 1) are equal: the lexicographic rule decides."""
 ACCURACY = 1e-12
 """Largest residual, relative to max(1, |q|), that is accepted without another try."""
@@ -193,13 +193,13 @@ def _leaving_row(table, entering, basis):  # type: ignore[no-untyped-def]
     m = table.shape[0]
     best = -1
     for i in range(m):
-        if table[i, entering] <= PIVOT:
+        if table[i, entering] <= MIN_PIVOT:
             continue
         if best < 0:
             best = i
             continue
         a, b = table[i, 2 * m + 1] / table[i, entering], table[best, 2 * m + 1] / table[best, entering]
-        if abs(a - b) <= TIE * max(1.0, abs(b)):
+        if abs(a - b) <= TIE_SHARE * max(1.0, abs(b)):
             if basis[best] == 2 * m:
                 continue
             if basis[i] == 2 * m or _lexicographically_less(table, i, best, entering):
@@ -214,6 +214,6 @@ def _lexicographically_less(table, i, k, entering):  # type: ignore[no-untyped-d
     """Whether row i of the inverse basis over its pivot is before row k's."""
     for j in range(table.shape[0]):
         a, b = table[i, j] / table[i, entering], table[k, j] / table[k, entering]
-        if abs(a - b) > TIE * max(1.0, abs(b)):
+        if abs(a - b) > TIE_SHARE * max(1.0, abs(b)):
             return a < b
     return False

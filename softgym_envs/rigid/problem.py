@@ -21,7 +21,7 @@ SHORTEST_STRING = 1e-3
 """[m] A block that is nearer to the pulley has no direction of pull: the row counts as diverged."""
 
 
-class Scene(NamedTuple):
+class BodiesData(NamedTuple):
     """Data that all rows share; bodies of one kind, which do not touch each other."""
 
     kind: int

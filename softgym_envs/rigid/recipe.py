@@ -22,7 +22,7 @@ from .model import BlockModel
 
 COARSE = 8
 """Edges of the friction cone in the complementarity form: enough to come near; the simulator's own decide in the end."""
-FINE = 512
+FINE_CONE_EDGES = 512
 """Edges of a friction cone that is nearly round: a block that turned was off by 1.5 mm with 128, by 0.2 mm with these."""
 ROUNDER = 128
 """Edges that are tried first where fewer do not explain a recording."""
@@ -35,7 +35,7 @@ FINE_STEP = 2e-4
 PUSHED_STEP = 2.5e-4
 """[s] Physics step to fit a block that is pushed: forces that jump act half a step early, with 10 ms 7 mm after 1.4 s. With
 1 ms three of six correct recordings (0.5 mm, 3 mrad) were not explained, with this step all were."""
-PUSH = 5.0
+PARTICLE_FORCE = 5.0
 """[N] Force on a particle."""
 RATES = {"x": "vx", "y": "vy", "theta": "omega"}
 """Measured entry -> its rate."""
@@ -50,7 +50,7 @@ PARTICLE_SUSPECTS = {
     "ground that is not level": ("tilt_x",),
 }  # fmt: skip
 """See `Stage.suspects`."""
-SURE = 6.0
+MIN_DEVIATIONS = 6.0
 """Standard deviations by which a speed must differ from zero: a start at rest is better guessed as such than from noise."""
 
 
@@ -63,7 +63,7 @@ def pulled(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Para
 def slid(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """Record particles from rest under a constant push; one frame per physics step, or per several short ones."""
     period = max(truth.dt, SHORT_PERIOD)
-    controls = np.full((max(round(steps * truth.dt / period), 1), truth.nu), PUSH)
+    controls = np.full((max(round(steps * truth.dt / period), 1), truth.nu), PARTICLE_FORCE)
     return record(truth, truth.initial_state()[0], controls, parameters, noise=CAMERA, rng=rng, period=period)
 
 
@@ -83,7 +83,7 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
 def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
     """Recording -> pose and velocity (nx,) by a parabola through its first rows, as throws start in motion.
 
-    A line where rows are few; at rest where no speed differs from zero (`SURE`); None where no position is measured.
+    A line where rows are few; at rest where no speed differs from zero (`MIN_DEVIATIONS`); None where no position is measured.
     """
     there = [name for name in names if name in simulator.state_names and name.split(".")[-1] in RATES]
     places = {name: simulator.state_names.index(name) for name in there}
@@ -103,7 +103,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
             if seen.sum() > 1:
                 place, speed, error = _begun(times[seen], column[seen])
                 moving[places[name]], moving[rates[name]] = place, speed
-                moves = moves or abs(speed) > SURE * error
+                moves = moves or abs(speed) > MIN_DEVIATIONS * error
         return moving if moves else rest
 
     return guess
@@ -148,7 +148,7 @@ def finer(simulator: Any) -> Any:
     """Halve the step, and make the friction cone rounder."""
     model = simulator.model
     if isinstance(model, BlockModel):
-        edges = ROUNDER if model.num_directions < ROUNDER else max(FINE, model.num_directions)
+        edges = ROUNDER if model.num_directions < ROUNDER else max(FINE_CONE_EDGES, model.num_directions)
         model = replace(model, num_directions=edges)
     return replace(simulator, model=model, dt=0.5 * simulator.dt)
 
@@ -158,7 +158,7 @@ def rounder(simulator: Any) -> Any:
     model = simulator.model
     if not isinstance(model, BlockModel) or model.num_directions != BlockModel.num_directions:
         return simulator
-    return replace(simulator, model=replace(model, num_directions=FINE))
+    return replace(simulator, model=replace(model, num_directions=FINE_CONE_EDGES))
 
 
 def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> Recipe:

@@ -29,11 +29,11 @@ Array = NDArray[np.float64]
 OBS_MODES = ("sensors", "state")
 CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cost", "lost")
 GOAL_X, GOAL_Y, GOAL_THETA, REACHED, DISTANCE, TURN, COST, LOST = range(len(CONTEXT))
-LEVER = 0.1
+TURN_LEVER = 0.1
 """[m/rad] Distance that costs as much as an angle of 1 rad."""
-FARTHEST = 10.0
+MAX_BLOCK_GOAL = 10.0
 """[m] Largest distance of a goal."""
-REST = 0.05
+REST_SPEED = 0.05
 """[m/s] Speed of the block's corners at which it counts as at rest."""
 FAST, AWAY = 60.0, 20.0
 """[rad/s, m] Spin, and distance from the goal, beyond which the camera loses the block: its force turns with it."""
@@ -43,8 +43,8 @@ FAST, AWAY = 60.0, 20.0
 class ReachPose:
     """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - bonus if it is lost - control.
 
-    What falls is the distance of the centre of mass plus `LEVER` times the angle. The episode ends at the goal, and where the
-    camera loses the block, which spins faster than 60 rad/s or is farther than 20 m from the goal.
+    What falls is the distance of the centre of mass plus `TURN_LEVER` times the angle. The episode ends at the goal, and where
+    the camera loses the block, which spins faster than 60 rad/s or is farther than 20 m from the goal.
     """
 
     model: BlockModel
@@ -75,10 +75,10 @@ class ReachPose:
     def __post_init__(self) -> None:
         check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
-        check_number("tolerance in place", self.tolerance[0], positive=True, high=FARTHEST, unit="m")
+        check_number("tolerance in place", self.tolerance[0], positive=True, high=MAX_BLOCK_GOAL, unit="m")
         check_number("tolerance in angle", self.tolerance[1], positive=True, high=np.pi, unit="rad")
         check_number("goal_distance", self.goal_distance[0], low=0.0, high=self.goal_distance[1], unit="m")
-        check_number("goal_distance", self.goal_distance[1], high=FARTHEST, unit="m")
+        check_number("goal_distance", self.goal_distance[1], high=MAX_BLOCK_GOAL, unit="m")
         check_number("goal_turn", self.goal_turn, low=0.0, high=np.pi, unit="rad")
 
     @cached_property
@@ -177,7 +177,7 @@ def _goal(context, state, after, b):  # type: ignore[no-untyped-def]
     turn = context[b, GOAL_THETA] - state[b, 2]
     after[b, DISTANCE] = np.sqrt(x * x + y * y)
     after[b, TURN] = abs(np.arctan2(np.sin(turn), np.cos(turn)))
-    after[b, COST] = after[b, DISTANCE] + LEVER * after[b, TURN]
+    after[b, COST] = after[b, DISTANCE] + TURN_LEVER * after[b, TURN]
 
 
 @kernel
@@ -192,8 +192,8 @@ def progress(context, state, tolerance, after):  # type: ignore[no-untyped-def]
     """See `ReachPose.update`."""
     for b in range(len(context)):
         _goal(context, state, after, b)
-        speed = np.sqrt(state[b, 3] ** 2 + state[b, 4] ** 2) + LEVER * abs(state[b, 5])
-        if after[b, DISTANCE] <= tolerance[0] and after[b, TURN] <= tolerance[1] and speed <= REST:
+        speed = np.sqrt(state[b, 3] ** 2 + state[b, 4] ** 2) + TURN_LEVER * abs(state[b, 5])
+        if after[b, DISTANCE] <= tolerance[0] and after[b, TURN] <= tolerance[1] and speed <= REST_SPEED:
             after[b, REACHED] = 1.0
         if abs(state[b, 5]) > FAST or after[b, DISTANCE] > AWAY:
             after[b, LOST] = 1.0

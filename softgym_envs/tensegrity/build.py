@@ -12,7 +12,7 @@ from ..core.errors import OptionError, ShapeError, shown
 from ..core.simulator import Simulator, as_numbers, check_choice, check_number
 from ..core.task import Task
 from .model import TensegrityModel, with_terrain
-from .poses import Spread
+from .poses import StartSpread
 from .tasks import CRAWL, ROLL, FollowVelocity, terrain_level
 from .terrain import Terrain
 from .waypoints import VisitWaypoints
@@ -173,7 +173,7 @@ def terrain(
         control_period,
         obs_mode,
         control_weight,
-        spread=Spread(place=0.3),
+        spread=StartSpread(place=0.3),
         constants={"terrain_scale": terrain_level(level)},
         target_speed=_interval("target_speed", target_speed),
         heading=heading,

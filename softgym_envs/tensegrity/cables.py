@@ -6,7 +6,7 @@ from __future__ import annotations
 import warp as wp
 
 from .parameters import TensegrityParameters
-from .rods import Body, Rod, rotation_of, z_axis
+from .rods import Rod, RodState, rotation_of, z_axis
 
 _C = {name: wp.constant(TensegrityParameters.index(name)) for name in TensegrityParameters.names()}
 STIFFNESS, DAMPING, REST, MOTOR_GAIN = (_C[name] for name in ("cable_stiffness", "cable_damping", "rest_length", "motor_gain"))
@@ -30,7 +30,7 @@ class Cable:
 
 
 @wp.struct
-class Link:
+class CableData:
     """Properties of a cable: nodes, motor or -1, and factors on stiffness (and damping), rest length and motor gain."""
 
     node0: int
@@ -50,7 +50,7 @@ class Node:
 
 
 @wp.func
-def node_at(body: Body, rod: Rod, axis: wp.vec3d, side: wp.float64):
+def node_at(body: RodState, rod: Rod, axis: wp.vec3d, side: wp.float64):
     """The end of a rod at side h z, side = -1 or 1, h = half length. A held rod has no velocity.
 
     w x h z = h R (w_y, -w_x, 0), as z is (0, 0, 1) in the rod's frame.
@@ -63,7 +63,7 @@ def node_at(body: Body, rod: Rod, axis: wp.vec3d, side: wp.float64):
 
 
 @wp.func
-def node_of(row: int, node: int, rods: wp.array(dtype=Rod), bodies: wp.array2d(dtype=Body)):
+def node_of(row: int, node: int, rods: wp.array(dtype=Rod), bodies: wp.array2d(dtype=RodState)):
     """Position and velocity of a node."""
     body = bodies[row, node // 2]
     return node_at(body, rods[node // 2], z_axis(rotation_of(body)), _two * wp.float64(node % 2) - _one)
@@ -90,11 +90,11 @@ def own_factor(constants: wp.array2d(dtype=wp.float64), b: int, place: int, own:
 
 
 @wp.func
-def link_of(links: wp.array(dtype=Link), cable: int, own: int, constants: wp.array2d(dtype=wp.float64), b: int):
+def link_of(links: wp.array(dtype=CableData), cable: int, own: int, constants: wp.array2d(dtype=wp.float64), b: int):
     """A cable in row b: the structure's factors, times those of its own where there are any (`parameters.factor_names`)."""
     link = links[cable]
     place = wp.min(cable, own - 1)  # padding of a group of four has no stiffness
-    out = Link()
+    out = CableData()
     out.node0 = link.node0
     out.node1 = link.node1
     out.motor = link.motor
@@ -141,7 +141,7 @@ def adj_pull_along(d: wp.vec3d, dv: wp.vec3d, rest: wp.float64, stiffness: wp.fl
 
 
 @wp.func
-def pull_between(e0: Node, e1: Node, motor: wp.float64, link: Link, cable: Cable):
+def pull_between(e0: Node, e1: Node, motor: wp.float64, link: CableData, cable: Cable):
     """Pull of a cable on its first node (a vector towards the second), with l_rest = rest_length + b w, eqs (7)-(8)."""
     rest = cable.rest * link.rest + cable.gain * link.gain * motor
     return pull_along(e1.p - e0.p, e1.v - e0.v, rest, cable.stiffness * link.stiffness, cable.damping * link.stiffness)

@@ -49,7 +49,7 @@ _one = wp.constant(wp.float64(1.0))
 
 
 @wp.struct
-class Contact:
+class ContactData:
     """Constants of all contacts; the weights of a learned correction begin in column `learned`, 0: there is none."""
 
     beta: wp.float64
@@ -68,7 +68,7 @@ class Contact:
 
 
 @wp.struct
-class Terrain:
+class Ground:
     """The ground: a plane with this normal, or heights over it (rough = 1) on a grid of square cells."""
 
     heights: wp.array2d(dtype=wp.float64)
@@ -78,7 +78,7 @@ class Terrain:
 
 
 @wp.struct
-class Surface:
+class GroundPoint:
     """Ground under a point."""
 
     gap: wp.float64
@@ -94,8 +94,8 @@ class Footing:
     cap_radius: wp.float64
     rod_radius: wp.float64
     mobility: Mobility
-    s0: Surface
-    s1: Surface
+    s0: GroundPoint
+    s1: GroundPoint
 
 
 @wp.func
@@ -109,7 +109,7 @@ def contact_constants(
     learned: int,
 ):
     """Row b's constants of the contacts."""
-    contact = Contact()
+    contact = ContactData()
     contact.beta = constants[b, BETA]
     contact.restitution = constants[b, RESTITUTION]
     contact.gamma = constants[b, GAMMA]
@@ -168,14 +168,14 @@ def rough_ground(
     if cj == fj:
         gy = gy + scale * ((_one - s) * (h01 - h00) + s * (h11 - h10)) / cell
     nz = _one / wp.sqrt(_one + gx * gx + gy * gy)
-    out = Surface()
+    out = GroundPoint()
     out.gap = (p[2] - z) * nz - radius
     out.normal = wp.vec3d(-gx * nz, -gy * nz, nz)
     return out
 
 
 @wp.func(inline=True)
-def ground(p: wp.vec3d, radius: wp.float64, scale: wp.float64, terrain: Terrain):
+def ground(p: wp.vec3d, radius: wp.float64, scale: wp.float64, terrain: Ground):
     """Signed gap between a sphere at p and the ground, and the ground's normal."""
     normal = terrain.plane
     gap = wp.dot(p, normal) - radius
@@ -183,14 +183,14 @@ def ground(p: wp.vec3d, radius: wp.float64, scale: wp.float64, terrain: Terrain)
         rough = rough_ground(p, radius, scale, terrain.plane, terrain.cell, terrain.heights)
         normal = rough.normal
         gap = rough.gap
-    out = Surface()
+    out = GroundPoint()
     out.gap = gap
     out.normal = normal
     return out
 
 
 @wp.func
-def footing_of(z: wp.vec3d, rod: Rod, s0: Surface, s1: Surface, inverse_mass: wp.float64, contact: Contact):
+def footing_of(z: wp.vec3d, rod: Rod, s0: GroundPoint, s1: GroundPoint, inverse_mass: wp.float64, contact: ContactData):
     """A rod with axis z over the ground."""
     foot = Footing()
     foot.z = z

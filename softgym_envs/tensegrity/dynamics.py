@@ -19,19 +19,19 @@ from ..core import warp_engine
 from ..core.errors import OptionError, StructureError
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, check_array
-from ..core.warp_buffers import Program
+from ..core.warp_buffers import KernelProgram
 from ..core.warp_engine import WarpEngine
 from ..core.warp_memory import view_rows
 from ..core.warp_simulator import AdjointSimulator
-from .cables import Link
+from .cables import CableData
 from .contact import MODES
 from .energy import passive_gain
-from .memory import World, tape, workspace
+from .memory import RodWorld, tape, workspace
 from .model import TensegrityModel, superball
 from .parameters import CONTACT, TensegrityParameters, own_parameters
 from .patch_stepping import patch_kernel
 from .residual import check_weights
-from .rods import Body, Rod
+from .rods import Rod, RodState
 from .stepping import rollout_kernel, tension_kernel
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 _tension = wp.kernel(tension_kernel, enable_backward=False, module="unique")
 
 
-GAIN = 0.05
+MAX_ENERGY_GAIN = 0.05
 """Share of its energy that a robot may gain in a drop or a throw without motors; see `energy`."""
 
 
@@ -116,7 +116,7 @@ class TensegritySimulator(AdjointSimulator):
         constants = self._columns(self.constants(parameters, len(state)))
         tension = wp.zeros((len(state), self.model.num_cables), dtype=wp.float64, device=self.device)
         given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, state)]
-        bodies = view_rows(given[1], Body, self.model.num_rods)
+        bodies = view_rows(given[1], RodState, self.model.num_rods)
         inputs = [*self.engine.structure, *given, bodies, tension]
         warp_engine.launch(_tension, dim=tension.shape, inputs=inputs, device=self.device)
         return np.asarray(tension.numpy())
@@ -130,7 +130,7 @@ class TensegritySimulator(AdjointSimulator):
         if self.contact != "patch" and parameters == TensegrityParameters():
             return ""  # checked in tests
         gained = passive_gain(self, parameters)
-        if gained <= GAIN:
+        if gained <= MAX_ENERGY_GAIN:
             return ""
         names = ("cable_damping", *CONTACT[self.contact])
         told = ", ".join(f"{name} {float(getattr(parameters, name)):.3g}" for name in names)
@@ -151,11 +151,11 @@ class TensegritySimulator(AdjointSimulator):
         count, num_constants = self.model.num_rods, len(self.parameters_class.names()) + len(self.residual)
         patch = self.contact == "patch"
         kernel = patch_kernel if patch else rollout_kernel
-        program = Program(kernel, tape(count, patch=patch), workspace(count, patch=patch), lanes=not patch)
+        program = KernelProgram(kernel, tape(count, patch=patch), workspace(count, patch=patch), lanes=not patch)
         return WarpEngine(program, [self._world()], self.nx, self.nu, num_constants, self.device)
 
     def _world(self) -> Any:
-        """The struct `World` of the model and the options."""
+        """The struct `RodWorld` of the model and the options."""
         model, new = self.model, lambda a, dtype: wp.array(np.ascontiguousarray(a), dtype=dtype, device=self.device)
         rods: Any = np.zeros(model.num_rods, dtype=Rod.numpy_dtype())  # type: ignore[attr-defined]
         rods["half"] = 0.5 * model.rod_lengths
@@ -163,8 +163,8 @@ class TensegritySimulator(AdjointSimulator):
         rods["across"] = 12 / (3 * model.rod_radius**2 + model.rod_lengths**2)
         rods["along"] = 2 / model.rod_radius**2
         rods["gyro"] = rods["across"] / rods["along"] - 1.0
-        world, terrain = World(), model.terrain
-        world.links, world.rods = new(self._padded_cables(), Link), new(rods, Rod)
+        world, terrain = RodWorld(), model.terrain
+        world.links, world.rods = new(self._padded_cables(), CableData), new(rods, Rod)
         world.terrain.heights, world.terrain.cell = new(terrain.heights, wp.float64), terrain.cell
         world.terrain.plane = wp.vec3d(-np.sin(terrain.angle), 0.0, np.cos(terrain.angle))
         world.terrain.rough = int(not terrain.is_plane)
@@ -175,9 +175,9 @@ class TensegritySimulator(AdjointSimulator):
         return world
 
     def _padded_cables(self) -> Any:
-        """All cables as `Link`, padded to groups of four by cables without stiffness."""
+        """All cables as `CableData`, padded to groups of four by cables without stiffness."""
         model, count = self.model, self.model.num_cables
-        links: Any = np.zeros(4 * -(-count // 4), dtype=Link.numpy_dtype())  # type: ignore[attr-defined]
+        links: Any = np.zeros(4 * -(-count // 4), dtype=CableData.numpy_dtype())  # type: ignore[attr-defined]
         links["node1"], links["motor"] = 1, -1
         links["node0"][:count], links["node1"][:count] = np.array(model.cables, dtype=int).reshape(-1, 2).T
         links["motor"][list(model.actuated)] = np.arange(model.nu)

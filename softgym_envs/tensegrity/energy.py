@@ -17,9 +17,9 @@ from .model import TensegrityModel
 Array = NDArray[np.float64]
 
 MOTIONS, DURATION, WINDOW = 48, 3.0, 0.5
-"""Number of drops and throws at steps of 1 ms (fewer, `FEWEST` at least, at shorter ones); their length, and that of the
+"""Number of drops and throws at steps of 1 ms (fewer, `MIN_MOTIONS` at least, at shorter ones); their length, and that of the
 windows of which the largest energy counts [s]."""
-FEWEST = 8
+MIN_MOTIONS = 8
 INTERVAL = 0.01
 """Time between the states whose energy is taken [s]."""
 HIGHEST, SPEED = 0.3, (0.5, 2.0)
@@ -94,7 +94,7 @@ def passive_gain(simulator: Any, parameters: Any, start: Array | None = None) ->
     substeps = max(round(INTERVAL / simulator.dt), 1)
     rows = round(DURATION / (substeps * simulator.dt))
     if start is None:
-        count = int(np.clip(MOTIONS * simulator.dt / 1e-3, FEWEST, MOTIONS))
+        count = int(np.clip(MOTIONS * simulator.dt / 1e-3, MIN_MOTIONS, MOTIONS))
         start = released(model, np.random.default_rng(0), count, float(parameters.terrain_scale))
     states, status = simulator.rollout(start, np.zeros((len(start), rows, model.nu)), parameters, substeps=substeps)
     if status.any():

@@ -30,7 +30,7 @@ HEADING, COM = slice(HX, HY + 1), slice(COM_X, COM_Z + 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Body:
+class RowFeatures:
     """Observations of one robot's states (B, nx)."""
 
     model: TensegrityModel

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warp as wp
 
 from .dense import add_block, cholesky, clear, substitute
-from .memory import Workspace
+from .memory import RodWork
 from .pads import Hessian, add_pad, pad_wrench, relative_twist, skew
 from .patch import ITERATIONS, curvature, descend, imbalance, kinetic_energy, pad_energy
 from .rods import Twist
@@ -20,7 +20,7 @@ _one = wp.constant(wp.float64(1.0))
 
 
 @wp.func
-def group_energy(b: int, n: int, p: int, length: wp.float64, work: Workspace):
+def group_energy(b: int, n: int, p: int, length: wp.float64, work: RodWork):
     """Energy after part of the Newton step."""
     total = wp.float64(0.0)
     for i in range(n):
@@ -37,7 +37,7 @@ def group_energy(b: int, n: int, p: int, length: wp.float64, work: Workspace):
 
 
 @wp.func
-def group_slope(b: int, n: int, p: int, work: Workspace):
+def group_slope(b: int, n: int, p: int, work: RodWork):
     """Write the gradient of the energy into `slopes`."""
     for i in range(n):
         work.slopes[b, i] = imbalance(work.twists[b, i], work.members[b, i])
@@ -79,7 +79,7 @@ def add_coupling(
 
 
 @wp.func
-def factorise(b: int, n: int, p: int, work: Workspace):
+def factorise(b: int, n: int, p: int, work: RodWork):
     """Second derivative of the energy at `twists`, as its Cholesky factor (upper, by rows): a pair has its first rod first."""
     size = 6 * n
     clear(work.matrix, b, size)
@@ -100,7 +100,7 @@ def factorise(b: int, n: int, p: int, work: Workspace):
 
 
 @wp.func
-def solve_factored(b: int, n: int, work: Workspace):
+def solve_factored(b: int, n: int, work: RodWork):
     """Write `steps`: the inverse of the factorised matrix times `slopes`."""
     for i in range(n):
         g = work.slopes[b, i]
@@ -117,7 +117,7 @@ def solve_factored(b: int, n: int, work: Workspace):
 
 
 @wp.func
-def along_step(b: int, n: int, work: Workspace):
+def along_step(b: int, n: int, work: RodWork):
     """(slope . step, |step|^2, |twist|^2), summed over the group."""
     out = wp.vec3d(_zero, _zero, _zero)
     for i in range(n):
@@ -133,14 +133,14 @@ def along_step(b: int, n: int, work: Workspace):
 
 
 @wp.func
-def move_group(b: int, n: int, length: wp.float64, work: Workspace):
+def move_group(b: int, n: int, length: wp.float64, work: RodWork):
     """Move `twists` by part of the Newton step."""
     for i in range(n):
         work.twists[b, i] = descend(work.twists[b, i], work.steps[b, i], length)
 
 
 @wp.func
-def minimise_group(b: int, n: int, p: int, work: Workspace):
+def minimise_group(b: int, n: int, p: int, work: RodWork):
     """Minimise the energy by Newton's method with halved steps, from `twists`, which receive the result."""
     for i in range(n):
         work.steps[b, i] = Twist()

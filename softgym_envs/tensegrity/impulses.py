@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from .contact import CONTACT_MARGIN, PAPER, Contact, Footing, Surface
+from .contact import CONTACT_MARGIN, PAPER, ContactData, Footing, GroundPoint
 from .rods import Lever, Twist, after_impulse, lever_at, point_velocity, resist, respond
 
 SWEEPS = 4
@@ -28,7 +28,7 @@ _tiny = wp.constant(wp.float64(1e-12))
 
 
 @wp.func
-def target_velocity(v: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
+def target_velocity(v: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: ContactData):
     """Target velocity after contact of eqs (1) and (3): -e v_n - beta d/dt along the normal, gamma v_t in the plane.
 
     d is the signed gap (negative when overlapping); v is the velocity of the contact point, predicted in paper mode and
@@ -79,7 +79,7 @@ def stick_impulse(sticking: wp.vec3d, row: wp.vec3d, normal: wp.vec3d, change: w
 
 
 @wp.func
-def one_contact(lever: Lever, v: wp.vec3d, target: wp.vec3d, surface: Surface, contact: Contact):
+def one_contact(lever: Lever, v: wp.vec3d, target: wp.vec3d, surface: GroundPoint, contact: ContactData):
     """Impulse of a single contact of a free rod with the ground, for the predicted velocity v."""
     change = target - v
     row = respond(lever, surface.normal)
@@ -95,7 +95,14 @@ def one_contact(lever: Lever, v: wp.vec3d, target: wp.vec3d, surface: Surface, c
 
 @wp.func
 def two_contacts(
-    start: Twist, l0: Lever, l1: Lever, target0: wp.vec3d, target1: wp.vec3d, s0: Surface, s1: Surface, contact: Contact
+    start: Twist,
+    l0: Lever,
+    l1: Lever,
+    target0: wp.vec3d,
+    target1: wp.vec3d,
+    s0: GroundPoint,
+    s1: GroundPoint,
+    contact: ContactData,
 ):
     """Both ends of a rod on the ground. Paper: each as if alone. Stick: over-relaxation on the impulses."""
     j0 = wp.vec3d(_zero, _zero, _zero)
@@ -124,14 +131,14 @@ def damp_spin(twist: Twist, z: wp.vec3d, epsilon: wp.float64):
 
 
 @wp.func
-def lever_of_end(side: wp.float64, surface: Surface, foot: Footing, axial: wp.float64):
+def lever_of_end(side: wp.float64, surface: GroundPoint, foot: Footing, axial: wp.float64):
     """The contact point of the cap at side h z, side = -1 or 1."""
     r = (side * foot.h) * foot.z - foot.cap_radius * surface.normal
     return lever_at(r, foot.z, foot.mobility.mass, foot.mobility.across, axial)
 
 
 @wp.func
-def point_contact(before: Twist, predicted: Twist, foot: Footing, contact: Contact):
+def point_contact(before: Twist, predicted: Twist, foot: Footing, contact: ContactData):
     """Twist of a rod after the impulses at its caps; eq. (5), w_z' = epsilon w_z, is applied first.
 
     In stick mode the spin that an impulse brings is damped alike, which makes the axial inertia I_z / epsilon.
@@ -164,7 +171,9 @@ def point_contact(before: Twist, predicted: Twist, foot: Footing, contact: Conta
 
 
 @wp.func
-def rod_impulse(l1: Lever, l2: Lever, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
+def rod_impulse(
+    l1: Lever, l2: Lever, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: ContactData
+):
     """Impulse on rod 1 from rod 2 (the normal points from 2 to 1).
 
     K = K1 + K2; the relative velocity is `before` the step and predicted `slip`.

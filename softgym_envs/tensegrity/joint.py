@@ -16,10 +16,10 @@ from __future__ import annotations
 import warp as wp
 
 from ..core.warp_memory import stage
-from .contact import CONTACT_MARGIN, Contact, footing_of, ground
+from .contact import CONTACT_MARGIN, ContactData, footing_of, ground
 from .group import factorise, minimise_group, solve_factored
 from .meetings import Meeting, are_apart, meeting_of
-from .memory import Row, Tape, Workspace, World
+from .memory import RodWork, RodWorld, Row, Tape
 from .pads import Pair, pad_wrench, pair_pad, relative_twist, rod_patch
 from .patch import Problem, imbalance, problem_of, rod_kinetic
 from .rods import Mobility, Twist, in_world, rotation_of, twist_of
@@ -31,7 +31,7 @@ _two = wp.constant(wp.float64(2.0))
 
 
 @stage
-def find_touching(now: int, world: World, tape: Tape):
+def find_touching(now: int, world: RodWorld, tape: Tape):
     """Write the number of rods that every rod touches, then the number of pairs."""
     num_rods = world.rods.shape[0]
     for r in range(num_rods + 1):
@@ -47,12 +47,12 @@ def find_touching(now: int, world: World, tape: Tape):
 
 
 @wp.func_grad(find_touching)
-def adj_find_touching(now: int, world: World, tape: Tape):
+def adj_find_touching(now: int, world: RodWorld, tape: Tape):
     """Do nothing: a number of contacts has no derivative."""
 
 
 @wp.func
-def member_of(r: int, now: int, row: Row, world: World, tape: Tape):
+def member_of(r: int, now: int, row: Row, world: RodWorld, tape: Tape):
     """Rod r as a member of the group; one that is held has unit inertia and nothing that moves it."""
     body = tape.bodies[now, r]
     predicted = in_world(tape.predicted[now, r], rotation_of(body))
@@ -75,7 +75,7 @@ def member_of(r: int, now: int, row: Row, world: World, tape: Tape):
 
 
 @wp.func
-def pair_of(r1: int, r2: int, now: int, meeting: Meeting, contact: Contact, world: World, tape: Tape):
+def pair_of(r1: int, r2: int, now: int, meeting: Meeting, contact: ContactData, world: RodWorld, tape: Tape):
     """Pair of the touching rods r1 and r2, without their places in the group."""
     before = relative_twist(twist_of(tape.bodies[now, r1]), twist_of(tape.bodies[now, r2]), meeting.to1, meeting.to2)
     out = Pair()
@@ -99,7 +99,7 @@ def place_in_group(r: int, now: int, tape: Tape):
 
 
 @wp.func
-def gather(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def gather(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """Write all members and pairs."""
     num_rods = world.rods.shape[0]
     p = wp.int32(0)
@@ -118,7 +118,7 @@ def gather(now: int, row: Row, world: World, tape: Tape, work: Workspace):
 
 
 @stage
-def settle(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def settle(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """Write the twists of least energy into `settled`; the search starts from those before the step."""
     b = row.b
     num_rods = world.rods.shape[0]
@@ -133,12 +133,12 @@ def settle(now: int, row: Row, world: World, tape: Tape, work: Workspace):
 
 
 @wp.func_grad(settle)
-def adj_settle(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def adj_settle(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """Do nothing: `last_step` carries the derivative."""
 
 
 @stage
-def write_slopes(now: int, row: Row, world: World, tape: Tape):
+def write_slopes(now: int, row: Row, world: RodWorld, tape: Tape):
     """Write the energy's gradient at `settled` into `push` and `turn`: of every rod that touches others, then of the pairs."""
     num_rods = world.rods.shape[0]
     for r in range(num_rods):
@@ -160,7 +160,7 @@ def write_slopes(now: int, row: Row, world: World, tape: Tape):
 
 
 @wp.func
-def solve_group(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def solve_group(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """Write `steps`: the inverse of the energy's second derivative at `settled` times `slopes`."""
     b = row.b
     num_rods = world.rods.shape[0]
@@ -173,7 +173,7 @@ def solve_group(now: int, row: Row, world: World, tape: Tape, work: Workspace):
 
 
 @stage
-def last_step(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def last_step(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """Newton step from `settled` against the slope; members and pairs are those of `settle`."""
     for r in range(world.rods.shape[0]):
         if tape.touching[now, r] > 0:
@@ -198,7 +198,7 @@ def add_gradient(vectors: wp.array2d(dtype=wp.vec3d), now: int, r: int, more: wp
 
 
 @wp.func_grad(last_step)
-def adj_last_step(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def adj_last_step(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """The matrix is symmetric; its own derivative is not needed, as the slope is zero where the derivative is taken."""
     gather(now, row, world, tape, work)
     for r in range(world.rods.shape[0]):
@@ -213,7 +213,7 @@ def adj_last_step(now: int, row: Row, world: World, tape: Tape, work: Workspace)
 
 
 @stage
-def settle_touching(now: int, row: Row, world: World, tape: Tape, work: Workspace):
+def settle_touching(now: int, row: Row, world: RodWorld, tape: Tape, work: RodWork):
     """Rods that touch each other start over, with the ground: their twists are `settled` minus `steps`."""
     find_touching(now, world, tape)
     if tape.touching[now, world.rods.shape[0]] > 0:

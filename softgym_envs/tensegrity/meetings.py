@@ -9,8 +9,8 @@ from __future__ import annotations
 import warp as wp
 
 from .contact import CONTACT_MARGIN
-from .memory import Tape, World
-from .rods import Body, Rod
+from .memory import RodWorld, Tape
+from .rods import Rod, RodState
 
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
 _zero = wp.constant(wp.float64(0.0))
@@ -98,7 +98,7 @@ def are_apart(
     r2: int,
     now: int,
     rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
+    bodies: wp.array2d(dtype=RodState),
     axes: wp.array2d(dtype=wp.vec3d),
     reach: wp.float64,
 ):
@@ -113,7 +113,7 @@ def adj_are_apart(
     r2: int,
     now: int,
     rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
+    bodies: wp.array2d(dtype=RodState),
     axes: wp.array2d(dtype=wp.vec3d),
     reach: wp.float64,
     adjoint: bool,
@@ -159,7 +159,7 @@ def closest_meeting(
 
 
 @wp.func
-def meeting_of(r1: int, r2: int, now: int, world: World, tape: Tape):
+def meeting_of(r1: int, r2: int, now: int, world: RodWorld, tape: Tape):
     """The deepest overlap of two rods; the contact point lies in its middle."""
     out = Meeting()
     out.gap = _one

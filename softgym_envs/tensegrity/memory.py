@@ -9,21 +9,21 @@ from __future__ import annotations
 import warp as wp
 
 from ..core.warp_memory import Memory
-from .cables import Cable, Link, Node
-from .contact import Contact, Terrain
+from .cables import Cable, CableData, Node
+from .contact import ContactData, Ground
 from .pads import Pair
 from .patch import Problem
-from .rods import Body, Rod, Twist
+from .rods import Rod, RodState, Twist
 
 
 @wp.struct
-class World:
+class RodWorld:
     """Structure of the robot, the ground, and options of the steps."""
 
-    links: wp.array(dtype=Link)
+    links: wp.array(dtype=CableData)
     """Cables, in groups of four."""
     rods: wp.array(dtype=Rod)
-    terrain: Terrain
+    terrain: Ground
     rod_radius: wp.float64
     cap_radius: wp.float64
     control_limit: wp.float64
@@ -32,7 +32,7 @@ class World:
     own_cables: int
     """Cables with factors of their own among the constants, see `cables.link_of`; 0: all are alike."""
     learned: int
-    """See `contact.Contact`."""
+    """See `contact.ContactData`."""
 
 
 @wp.struct
@@ -41,7 +41,7 @@ class Row:
 
     b: int
     cable: Cable
-    contact: Contact
+    contact: ContactData
     inverse_mass: wp.float64
     motor_rate: wp.float64
     """Share of the way to its command that a motor makes in a step."""
@@ -54,7 +54,7 @@ class Row:
 class Tape:
     """Results of a step for the next one and for the backward pass; one row per slot and row of the batch."""
 
-    bodies: wp.array2d(dtype=Body)
+    bodies: wp.array2d(dtype=RodState)
     """The rods' part of the state."""
     nodes: wp.array2d(dtype=Node)
     """Motion of the rods' ends."""
@@ -79,7 +79,7 @@ class Tape:
 
 
 @wp.struct
-class Workspace:
+class RodWork:
     """A group of rods that touch each other, mode patch: its members, and Newton's method on their twists."""
 
     members: wp.array2d(dtype=Problem)
@@ -105,4 +105,4 @@ def workspace(num_rods: int, *, patch: bool) -> Memory:
     """The working memory of a robot; empty except in mode patch."""
     size = num_rods if patch else 0
     each = dict.fromkeys(("members", "twists", "steps", "slopes"), size)
-    return Memory(Workspace, {**each, "pairs": size * (size - 1) // 2, "matrix": (6 * size) ** 2, "vector": 6 * size})
+    return Memory(RodWork, {**each, "pairs": size * (size - 1) // 2, "matrix": (6 * size) ** 2, "vector": 6 * size})

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 FOLLOW = 5
 """Integration steps for which a node's plane stays where it is."""
-MARGIN = 10.0
+FIELD_MARGIN = 10.0
 """[m] Distance by which a drawn height field continues beyond its grid."""
 BASE = 1.0
 """[m] Thickness of the ground under the lowest point of a height field."""
@@ -86,7 +86,7 @@ def write_ground(mj: mujoco.MjModel, model: TensegrityModel, scale: float) -> No
 def _extended_heights(model: TensegrityModel, scale: float) -> Array:
     """z = slope + scale * heights on the grid, carried on beyond its rim by MARGIN, (x, y) [m]."""
     terrain = model.terrain
-    rim = int(np.ceil(MARGIN / terrain.cell))
+    rim = int(np.ceil(FIELD_MARGIN / terrain.cell))
     heights = scale * np.pad(terrain.heights, rim, mode="edge")
     x = (np.arange(heights.shape[0]) - 0.5 * (heights.shape[0] - 1)) * terrain.cell
     return np.asarray(heights + (x * np.tan(terrain.angle))[:, None])

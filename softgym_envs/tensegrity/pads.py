@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from .contact import CONTACT_MARGIN, Contact
+from .contact import CONTACT_MARGIN, ContactData
 from .rods import Twist
 
 LEAST_FRICTION = 1e-3
@@ -69,7 +69,7 @@ def diagonal(x: wp.float64):
 
 
 @wp.func
-def pad_at(before: Twist, r: wp.vec3d, gap: wp.float64, normal: wp.vec3d, contact: Contact):
+def pad_at(before: Twist, r: wp.vec3d, gap: wp.float64, normal: wp.vec3d, contact: ContactData):
     """The pad at a contact point: eqs (1) and (3) on the velocity before the step; e acts both ways, as a pad's damper."""
     out = Pad()
     if gap < _margin:
@@ -148,7 +148,7 @@ def add_pad(hessian: Hessian, twist: Twist, pad: Pad, patch: Patch):
 
 
 @wp.func
-def rod_patch(before: wp.vec3d, contact: Contact):
+def rod_patch(before: wp.vec3d, contact: ContactData):
     """Data that the pads of a rod (or of a pair) share; `before` is the (relative) angular velocity."""
     out = Patch()
     out.mu = wp.max(contact.mu, _least_friction)
@@ -181,7 +181,7 @@ def relative_twist(t1: Twist, t2: Twist, to1: wp.vec3d, to2: wp.vec3d):
 
 
 @wp.func
-def pair_pad(before: Twist, gap: wp.float64, normal: wp.vec3d, contact: Contact):
+def pair_pad(before: Twist, gap: wp.float64, normal: wp.vec3d, contact: ContactData):
     """The pad between two rods, for the relative twist at their contact point: two in series, so 2 rho."""
     out = pad_at(before, wp.vec3d(_zero, _zero, _zero), gap, normal, contact)
     out.k = _half * out.k

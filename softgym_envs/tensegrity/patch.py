@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from .contact import Contact, Footing
+from .contact import ContactData, Footing
 from .pads import Hessian, Pad, Patch, add_pad, diagonal, pad_at, pad_wrench, rod_patch
 from .rods import Mobility, Twist
 
@@ -69,7 +69,7 @@ def rod_kinetic(z: wp.vec3d, mobility: Mobility):
 
 
 @wp.func
-def rod_pads(before: Twist, foot: Footing, contact: Contact):
+def rod_pads(before: Twist, foot: Footing, contact: ContactData):
     """Pads of a rod on the ground."""
     shell = foot.cap_radius - foot.rod_radius
     s0 = foot.s0
@@ -87,7 +87,7 @@ def rod_pads(before: Twist, foot: Footing, contact: Contact):
 
 
 @wp.func
-def problem_of(before: Twist, predicted: Twist, foot: Footing, contact: Contact):
+def problem_of(before: Twist, predicted: Twist, foot: Footing, contact: ContactData):
     """The problem of a rod on the ground."""
     out = Problem()
     out.predicted = predicted
@@ -210,7 +210,7 @@ def adj_minimise(start: Twist, problem: Problem, adjoint: Twist):
 
 
 @wp.func
-def pad_contact(before: Twist, predicted: Twist, foot: Footing, contact: Contact):
+def pad_contact(before: Twist, predicted: Twist, foot: Footing, contact: ContactData):
     """Twist of a rod after its pads."""
     problem = problem_of(before, predicted, foot, contact)
     least = minimise(before, problem)

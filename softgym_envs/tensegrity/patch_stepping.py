@@ -14,7 +14,7 @@ import warp as wp
 from ..core.warp_memory import stage
 from .contact import CONTACT_MARGIN, footing_of, ground
 from .joint import settle_touching
-from .memory import Row, Tape, Workspace, World
+from .memory import RodWork, RodWorld, Row, Tape
 from .patch import pad_contact
 from .rods import Twist, rotation_of
 from .stepping import after_contact, predicted_twist, step_kernel
@@ -26,7 +26,7 @@ after_pads = after_contact(pad_contact)
 
 
 @stage
-def press_ground(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape):
+def press_ground(now: int, row: Row, world: RodWorld, constants: wp.array2d(dtype=wp.float64), tape: Tape):
     """Velocities of the rods without contact, and after contact with the ground: Newton's iterations are not run again."""
     for r in range(world.rods.shape[0]):
         rod = world.rods[r]
@@ -45,7 +45,7 @@ def press_ground(now: int, row: Row, world: World, constants: wp.array2d(dtype=w
 
 
 @stage
-def meet(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: Workspace):
+def meet(now: int, row: Row, world: RodWorld, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: RodWork):
     """Steps 4 and 5 of `stepping`."""
     press_ground(now, row, world, constants, tape)
     settle_touching(now, row, world, tape, work)

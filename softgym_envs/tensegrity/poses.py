@@ -25,7 +25,7 @@ DROP_GAP = 0.01
 
 
 @dataclass(frozen=True)
-class Spread:
+class StartSpread:
     """Size of the random differences between first states."""
 
     position: float = 0.01
@@ -77,7 +77,7 @@ def _hull(points: Array, otherwise: str) -> ConvexHull:
         raise StructureError(otherwise) from error
 
 
-def random_states(model: TensegrityModel, faces: Array, spread: Spread, start: Start, settle_time: float) -> Array:
+def random_states(model: TensegrityModel, faces: Array, spread: StartSpread, start: Start, settle_time: float) -> Array:
     """First states (B, nx): a random face down, a random yaw, disturbed, settled for `settle_time` [s] with held motors."""
     tangent = model.layout.tangent_slices[0].stop
     uniform = np.array([rng.random(4 + model.nu) for rng in start.rngs])

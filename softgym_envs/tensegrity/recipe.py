@@ -37,7 +37,7 @@ TAME = 1e-3
 """[m] Motor gain that crushes no robot, so that predictions follow the first commands."""
 GENTLE = {"contact_bias": 1e-3, "restitution": -0.9, "sliding_damping": 0.9}
 """Contact that gives way over some steps of 1 ms, so that predictions of landings follow the constants."""
-LONGEST = 5000
+TENSEGRITY_MAX_STEPS = 5000
 """Physics steps of the longest recording."""
 ROLLS = 1000
 """Physics steps after which a thrown robot lies still: five throws of 1 s show of contact what one of 5 s does not."""
@@ -56,7 +56,7 @@ EXCHANGED = 0.1, 0.5
 """Residual from the rest shape over a rod's length, and the share of it that remains with two ends exchanged."""
 UNDER = 0.05
 """[m] Depth under the ground below which all nodes are refused."""
-FIRST = 6
+RATE_ROWS = 6
 """Rows at the start of a recording from which positions and velocities are guessed."""
 
 
@@ -140,8 +140,8 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
         position = np.full((len(model.nodes), 3), np.nan)
         velocity = position.copy()
         for name, node, axis in picks:
-            column = trajectory.select((name,)).values[: FIRST + 1, 0]
-            position[node, axis], velocity[node, axis] = _line(trajectory.times[: FIRST + 1], column)
+            column = trajectory.select((name,)).values[: RATE_ROWS + 1, 0]
+            position[node, axis], velocity[node, axis] = _line(trajectory.times[: RATE_ROWS + 1], column)
         _check_markers(model, position)
         return _state_of(model, position, velocity)
 
@@ -336,9 +336,9 @@ _LANDED = {
 
 RECIPE = Recipe(
     experiments=(
-        Experiment("air", air, LONGEST, share=0.5, most=1, filmed=air_slowly),
+        Experiment("air", air, TENSEGRITY_MAX_STEPS, share=0.5, most=1, filmed=air_slowly),
         # At rest friction cannot be told from the radius it turns about: both drift together into the errors of the cables.
-        Experiment("throws", throw, LONGEST, enough=ROLLS),
+        Experiment("throws", throw, TENSEGRITY_MAX_STEPS, enough=ROLLS),
     ),
     stages=(
         Stage("body", "air", BODY, "one_step", _PRECISE, simulator={"fixed_rod": 0}),

@@ -26,7 +26,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
-from .contact import CONTACT_MARGIN, Footing, Surface
+from .contact import CONTACT_MARGIN, Footing, GroundPoint
 from .impulses import lever_of_end
 from .rods import Lever, Twist, point_velocity, resist, spin_up
 
@@ -37,14 +37,14 @@ NUM_WEIGHTS = UNITS * (FEATURES + 1 + COEFFICIENTS) + COEFFICIENTS
 """W_1 and b_1 unit by unit, then W_2 unit by unit, then b_2."""
 BOUND = 0.3
 """C: no correction may outweigh the contact law."""
-LEVER = 0.3
+RESIDUAL_LEVER = 0.3
 """a [m]"""
 GATE_SPEED = 0.02
 """s_0 [m/s]"""
-DEPTH = 0.01
+GAP_UNIT = 0.01
 """[m] unit of the gap among the features."""
 
-_bound, _lever, _depth = (wp.constant(wp.float64(value)) for value in (BOUND, LEVER, DEPTH))
+_bound, _lever, _depth = (wp.constant(wp.float64(value)) for value in (BOUND, RESIDUAL_LEVER, GAP_UNIT))
 _gate2 = wp.constant(wp.float64(GATE_SPEED**2))
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
 _zero, _one, _two, _ten = (wp.constant(wp.float64(value)) for value in (0.0, 1.0, 2.0, 10.0))
@@ -88,7 +88,7 @@ def features(
     load: wp.vec3d,
     change: wp.vec3d,
     outwards: wp.vec3d,
-    surface: Surface,
+    surface: GroundPoint,
     dt: wp.float64,
     both: wp.float64,
 ):
@@ -145,7 +145,7 @@ def correction_at(
     after: Twist,
     lever: Lever,
     outward: wp.vec3d,
-    surface: Surface,
+    surface: GroundPoint,
     both: wp.float64,
     dt: wp.float64,
     weights: wp.array2d(dtype=wp.float64),
@@ -179,7 +179,7 @@ def cap_correction(
     predicted: Twist,
     after: Twist,
     side: wp.float64,
-    surface: Surface,
+    surface: GroundPoint,
     both: wp.float64,
     foot: Footing,
     dt: wp.float64,

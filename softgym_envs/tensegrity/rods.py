@@ -31,7 +31,7 @@ class Rod:
 
 
 @wp.struct
-class Body:
+class RodState:
     """A rod's 13 entries of the state, in their order: position, quaternion (w, x, y, z), v (world), w (rod frame)."""
 
     p: wp.vec3d
@@ -74,7 +74,7 @@ class Lever:
 
 
 @wp.func
-def rotation_of(body: Body):
+def rotation_of(body: RodState):
     """Quaternion of a rod in Warp's order (x, y, z, w)."""
     return wp.quatd(body.q[1], body.q[2], body.q[3], body.q[0])
 
@@ -88,13 +88,13 @@ def z_axis(q: wp.quatd):
 
 
 @wp.func
-def velocity_at(v: wp.vec3d, w: wp.vec3d, body: Body, r: wp.vec3d):
+def velocity_at(v: wp.vec3d, w: wp.vec3d, body: RodState, r: wp.vec3d):
     """Velocity of a rod's point, from its w in its own frame."""
     return v + wp.cross(wp.quat_rotate(rotation_of(body), w), r)
 
 
 @wp.func
-def twist_of(body: Body):
+def twist_of(body: RodState):
     """A rod's twist in the world frame."""
     out = Twist()
     out.v = body.v
@@ -204,10 +204,10 @@ def rotation_step(w: wp.vec3d, dt: wp.float64):
 
 
 @wp.func
-def moved(body: Body, q: wp.quatd, v: wp.vec3d, w: wp.vec3d, dt: wp.float64):
+def moved(body: RodState, q: wp.quatd, v: wp.vec3d, w: wp.vec3d, dt: wp.float64):
     """A rod after the step: q' = q exp(dt w / 2), p' = p + dt v."""
     turned = wp.normalize(q * rotation_step(w, dt))
-    out = Body()
+    out = RodState()
     out.p = body.p + dt * v
     out.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
     out.v = v

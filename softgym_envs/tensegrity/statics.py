@@ -22,7 +22,7 @@ UNIT = 0.1
 """Length in which form-finding computes, over the mean length of the rods: its first step is about one."""
 SHAKE = 1e-3
 """Standard deviation of the shaking of the guess, in that unit."""
-REST = 1e-9
+REST_FORCE = 1e-9
 """Largest force at rest, over that of a cable stretched by one unit."""
 
 
@@ -106,7 +106,7 @@ def find_form(model: TensegrityModel, parameters: TensegrityParameters | None = 
     if not (energy.simulator.cable_tensions(state, energy.parameters) > 0).any():
         length = float(energy.parameters.rest_length)
         raise StructureError(f"{model.name!r} settles with all cables slack: rest_length {length} m is too long")
-    if not np.abs(found.fun).max() < REST:
+    if not np.abs(found.fun).max() < REST_FORCE:
         raise StructureError(
             f"{model.name!r} finds no rest pose from these nodes: has it a mechanism, or too little pretension?"
         )

@@ -25,17 +25,17 @@ from typing import Any
 import warp as wp
 
 from ..core.warp_memory import stage
-from .cables import Cable, Link, Node, cable_constants, link_of, node_at, node_of, pull_between
-from .contact import CONTACT_MARGIN, Contact, Footing, contact_constants, footing_of, ground
+from .cables import Cable, CableData, Node, cable_constants, link_of, node_at, node_of, pull_between
+from .contact import CONTACT_MARGIN, ContactData, Footing, contact_constants, footing_of, ground
 from .impulses import point_contact, rod_impulse
 from .meetings import Meeting, are_apart, meeting_of
-from .memory import Row, Tape, Workspace, World
+from .memory import RodWork, RodWorld, Row, Tape
 from .model import ROD_WIDTH
 from .parameters import TensegrityParameters
 from .residual import corrected
 from .rods import (
-    Body,
     Rod,
+    RodState,
     Twist,
     in_frame,
     in_world,
@@ -64,7 +64,7 @@ _two = wp.constant(wp.float64(2.0))
 
 
 @wp.func
-def row_of(b: int, world: World, constants: wp.array2d(dtype=wp.float64)):
+def row_of(b: int, world: RodWorld, constants: wp.array2d(dtype=wp.float64)):
     """Constants of row b."""
     row = Row()
     row.b = b
@@ -78,7 +78,7 @@ def row_of(b: int, world: World, constants: wp.array2d(dtype=wp.float64)):
 
 
 @stage
-def kinematics(now: int, world: World, tape: Tape):
+def kinematics(now: int, world: RodWorld, tape: Tape):
     """Write directions of the rods and motion of their ends; set forces and pushes to zero."""
     none = wp.vec3d(_zero, _zero, _zero)
     for r in range(world.rods.shape[0]):
@@ -100,7 +100,7 @@ def turn_motors(
     now: int,
     new: int,
     row: Row,
-    world: World,
+    world: RodWorld,
     controls: wp.array3d(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
 ):
@@ -116,7 +116,9 @@ def turn_motors(
 
 
 @wp.func
-def pull_of(link: Link, now: int, first: int, cable: Cable, state: wp.array2d(dtype=wp.float64), nodes: wp.array2d(dtype=Node)):
+def pull_of(
+    link: CableData, now: int, first: int, cable: Cable, state: wp.array2d(dtype=wp.float64), nodes: wp.array2d(dtype=Node)
+):
     """Pull of one cable on its first node; the motors stand in the state from column `first` on."""
     motor = _zero
     if link.motor >= 0:
@@ -125,7 +127,7 @@ def pull_of(link: Link, now: int, first: int, cable: Cable, state: wp.array2d(dt
 
 
 @stage
-def pull_ends(link: Link, pull: wp.vec3d, now: int, forces: wp.array2d(dtype=wp.vec3d)):
+def pull_ends(link: CableData, pull: wp.vec3d, now: int, forces: wp.array2d(dtype=wp.vec3d)):
     """Add a cable's pull to the forces on its two nodes."""
     wp.atomic_add(forces, now, link.node0, pull)
     wp.atomic_add(forces, now, link.node1, -pull)
@@ -133,7 +135,12 @@ def pull_ends(link: Link, pull: wp.vec3d, now: int, forces: wp.array2d(dtype=wp.
 
 @stage
 def pull_cables(
-    now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), state: wp.array2d(dtype=wp.float64), tape: Tape
+    now: int,
+    row: Row,
+    world: RodWorld,
+    constants: wp.array2d(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+    tape: Tape,
 ):
     """Forces of all cables, four at a time so that the processor can overlap them."""
     first = ROD * world.rods.shape[0]
@@ -156,7 +163,7 @@ def pull_cables(
 
 
 @wp.func
-def predicted_twist(body: Body, q: wp.quatd, rod: Rod, f0: wp.vec3d, f1: wp.vec3d, dt: wp.float64, row: Row):
+def predicted_twist(body: RodState, q: wp.quatd, rod: Rod, f0: wp.vec3d, f1: wp.vec3d, dt: wp.float64, row: Row):
     """v* = v + dt (f0 + f1) / m + dt g, and w* in the rod's frame after torques (0, 0, h) x f and gyroscopic ones.
 
     I w* = I w + dt (tau - w x I w), I = diag(1/it, 1/it, 1/ia).
@@ -181,7 +188,13 @@ def after_contact(law: Any) -> Any:
 
     @wp.func(inline=True)
     def after(
-        free: Twist, body: Body, q: wp.quatd, foot: Footing, contact: Contact, constants: wp.array2d(dtype=wp.float64), b: int
+        free: Twist,
+        body: RodState,
+        q: wp.quatd,
+        foot: Footing,
+        contact: ContactData,
+        constants: wp.array2d(dtype=wp.float64),
+        b: int,
     ):
         before = twist_of(body)
         predicted = in_world(free, q)
@@ -198,7 +211,14 @@ after_caps = after_contact(point_contact)
 
 @wp.func(inline=True)
 def beside_ground(
-    free: Twist, body: Body, q: wp.quatd, z: wp.vec3d, rod: Rod, row: Row, world: World, constants: wp.array2d(dtype=wp.float64)
+    free: Twist,
+    body: RodState,
+    q: wp.quatd,
+    z: wp.vec3d,
+    rod: Rod,
+    row: Row,
+    world: RodWorld,
+    constants: wp.array2d(dtype=wp.float64),
 ):
     """Twist of a rod after contact with the ground, if there is any, w in its frame."""
     s0 = ground(body.p - rod.half * z, world.cap_radius, row.terrain_scale, world.terrain)
@@ -217,7 +237,7 @@ def beside_ground(
 
 
 @stage
-def move_alone(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape):
+def move_alone(now: int, row: Row, world: RodWorld, constants: wp.array2d(dtype=wp.float64), tape: Tape):
     """Velocities of the rods without contact, and after contact with the ground."""
     for r in range(world.rods.shape[0]):
         rod = world.rods[r]
@@ -238,7 +258,7 @@ class Shove:
 
 
 @wp.func
-def shove_at(meeting: Meeting, r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
+def shove_at(meeting: Meeting, r1: int, r2: int, now: int, row: Row, world: RodWorld, tape: Tape):
     """Shove of two rods that touch, from the velocities after contact with the ground."""
     body1 = tape.bodies[now, r1]
     body2 = tape.bodies[now, r2]
@@ -260,7 +280,7 @@ def shove_at(meeting: Meeting, r1: int, r2: int, now: int, row: Row, world: Worl
 
 
 @wp.func
-def shove_of(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
+def shove_of(r1: int, r2: int, now: int, row: Row, world: RodWorld, tape: Tape):
     """Shove of two rods, zero unless they touch."""
     meeting = meeting_of(r1, r2, now, world, tape)
     out = Shove()
@@ -270,7 +290,7 @@ def shove_of(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
 
 
 @stage
-def collide(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
+def collide(r1: int, r2: int, now: int, row: Row, world: RodWorld, tape: Tape):
     """Add velocity changes by the impulse between two rods, if they touch."""
     shove = shove_of(r1, r2, now, row, world, tape)
     wp.atomic_add(tape.push, now, r1, shove.v1)
@@ -280,7 +300,7 @@ def collide(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
 
 
 @stage
-def touch_rods(now: int, row: Row, world: World, tape: Tape):
+def touch_rods(now: int, row: Row, world: RodWorld, tape: Tape):
     """Contact between rods: changes of their velocities; rods that are far apart, to which `collide` adds zero, are skipped."""
     num_rods = world.rods.shape[0]
     for r1 in range(num_rods):
@@ -290,7 +310,7 @@ def touch_rods(now: int, row: Row, world: World, tape: Tape):
 
 
 @stage
-def meet(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: Workspace):
+def meet(now: int, row: Row, world: RodWorld, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: RodWork):
     """Steps 4 and 5 of the module docstring."""
     move_alone(now, row, world, constants, tape)
     touch_rods(now, row, world, tape)
@@ -340,7 +360,7 @@ def step_kernel(name: str, meet: Any, last_twist: Any) -> Callable[..., None]:
     """
 
     @stage
-    def integrate(now: int, new: int, world: World, tape: Tape):  # type: ignore[no-untyped-def]
+    def integrate(now: int, new: int, world: RodWorld, tape: Tape):  # type: ignore[no-untyped-def]
         for r in range(world.rods.shape[0]):
             body = tape.bodies[now, r]
             q = rotation_of(body)
@@ -349,7 +369,7 @@ def step_kernel(name: str, meet: Any, last_twist: Any) -> Callable[..., None]:
             tape.bodies[new, r] = moved(body, q, free * twist.v, free * twist.w, world.dt)
 
     def kernel(
-        world: World,
+        world: RodWorld,
         constants: wp.array2d(dtype=wp.float64),
         controls: wp.array3d(dtype=wp.float64),
         horizon: int,
@@ -357,7 +377,7 @@ def step_kernel(name: str, meet: Any, last_twist: Any) -> Callable[..., None]:
         slots: int,
         state: wp.array2d(dtype=wp.float64),
         tape: Tape,
-        work: Workspace,
+        work: RodWork,
         states: wp.array3d(dtype=wp.float64),
         status: wp.array(dtype=wp.float64),
     ) -> None:
@@ -384,10 +404,10 @@ rollout_kernel = step_kernel("rollout_kernel", meet, last_twist)
 
 
 def tension_kernel(
-    world: World,
+    world: RodWorld,
     constants: wp.array2d(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
-    bodies: wp.array2d(dtype=Body),
+    bodies: wp.array2d(dtype=RodState),
     tension: wp.array2d(dtype=wp.float64),
 ):
     """Tension of cable c in row b; `bodies` is the rods' part of `state`."""

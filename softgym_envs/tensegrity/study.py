@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.parameters import Parameters
-from ..core.scenario import BatchPolicy, Noise, Scenario, Scene
+from ..core.scenario import BatchPolicy, Noise, Scenario, StudyScene
 from ..core.simulator import Simulator
 from .model import TensegrityModel, prism, superball
 from .mujoco import native_constants
@@ -22,11 +22,11 @@ from .residual import random_weights
 
 Array = NDArray[np.float64]
 
-SETTLED = 2000
+SETTLING_STEPS = 2000
 """Physics steps on the ground before a run starts."""
 SPREAD = np.array([0.005] * 3 + [0.01] * 3 + [0.02] * 6)
 """Spread of a rod's position [m], rotation [rad], velocities [m/s, rad/s]."""
-PERIOD = 0.1
+STUDY_PERIOD = 0.1
 """[s] Control step."""
 
 
@@ -35,7 +35,7 @@ def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, 
     robot: Any = engine
     model: TensegrityModel = robot.model
     rest = model.place_on_ground(model.state_from_nodes(model.nodes))
-    settled, _ = engine.step(rest[None], np.zeros((1, model.nu)), parameters, substeps=SETTLED)
+    settled, _ = engine.step(rest[None], np.zeros((1, model.nu)), parameters, substeps=SETTLING_STEPS)
     kick = np.zeros((count, model.layout.n))
     kick[:, : 12 * model.num_rods] = rng.standard_normal((count, 12 * model.num_rods)) * np.tile(SPREAD, model.num_rods)
     kick[:1] = 0.0
@@ -60,7 +60,7 @@ def rolling(model: TensegrityModel, rng: np.random.Generator) -> BatchPolicy:
 def waving(model: TensegrityModel, rng: np.random.Generator) -> BatchPolicy:
     """Waves of a random rate and strength, every motor in a phase of its own."""
     rate, phase, size = rng.uniform(0.3, 1.5), rng.uniform(0.0, 2 * np.pi, model.nu), rng.uniform(0.3, 1.0)
-    return lambda x, t: np.tile(model.control_limit * size * np.sin(2 * np.pi * rate * PERIOD * t + phase), (len(x), 1))
+    return lambda x, t: np.tile(model.control_limit * size * np.sin(2 * np.pi * rate * STUDY_PERIOD * t + phase), (len(x), 1))
 
 
 def way(model: TensegrityModel, target: Array, states: Array) -> Mapping[str, Array]:
@@ -74,14 +74,14 @@ def position(model: TensegrityModel, states: Array) -> Array:
     return model.center_of_mass(states)
 
 
-def superball_scene() -> Scene:
+def superball_scene() -> StudyScene:
     """The SUPERball on flat ground."""
-    return Scene(superball())
+    return StudyScene(superball())
 
 
-def prism_scene() -> Scene:
+def prism_scene() -> StudyScene:
     """The prism on flat ground."""
-    return Scene(prism())
+    return StudyScene(prism())
 
 
 _SHARED: dict[str, Any] = {

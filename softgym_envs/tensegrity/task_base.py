@@ -22,9 +22,9 @@ from ..core.errors import OptionError, ShapeError, shown
 from ..core.simulator import as_numbers, check_choice, check_number
 from ..core.task import BoolArray, Entry, Start
 from . import poses
-from .features import Body
+from .features import RowFeatures
 from .model import TensegrityModel
-from .poses import Spread
+from .poses import StartSpread
 from .task_kernels import NODE, V_ACROSS, V_ALONG, V_UP
 
 Array = NDArray[np.float64]
@@ -47,7 +47,7 @@ class TensegrityTask:
     """Weight of the mean squared action."""
     settle_time: float = 0.5
     """Time for the robot to come to rest before an episode [s]."""
-    spread: Spread = field(default_factory=Spread)
+    spread: StartSpread = field(default_factory=StartSpread)
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
 
@@ -64,9 +64,9 @@ class TensegrityTask:
         return poses.stable_faces(self.model)
 
     @cached_property
-    def body(self) -> Body:
+    def body(self) -> RowFeatures:
         """Observations of the robot itself."""
-        return Body(self.model)
+        return RowFeatures(self.model)
 
     @cached_property
     def body_entries(self) -> tuple[Entry, ...]:

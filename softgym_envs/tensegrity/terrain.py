@@ -15,7 +15,7 @@ from ..core.numba_engine import inner, kernel
 Array = NDArray[np.float64]
 
 
-class Field(NamedTuple):
+class HeightField(NamedTuple):
     """Ground, as kernels read it: slope, and heights over it in cells (last_x + 1) x (last_y + 1)."""
 
     rise: float
@@ -112,10 +112,10 @@ class Terrain:
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
 
     @cached_property
-    def field(self) -> Field:
+    def field(self) -> HeightField:
         """The ground as kernels read it."""
         last_x, last_y = (float(count) - 2.0 for count in self.heights.shape)
-        return Field(float(np.tan(self.angle)), 1.0 / self.cell, last_x, last_y, self._cells)
+        return HeightField(float(np.tan(self.angle)), 1.0 / self.cell, last_x, last_y, self._cells)
 
     @cached_property
     def _cells(self) -> Array:

@@ -36,7 +36,7 @@ from .task_kernels import (
 
 Array = NDArray[np.float64]
 
-FARTHEST = 1e4
+MAX_WAYPOINT = 1e4
 """[m] A waypoint is observed up to this distance."""
 MOST_WAYPOINTS = 1000
 """Most waypoints of an episode."""
@@ -66,7 +66,7 @@ class VisitWaypoints(TensegrityTask):
         super().__post_init__()
         check_number("num_waypoints", self.num_waypoints, low=1, high=MOST_WAYPOINTS, whole=True)
         check_number("leg", self.leg[0], positive=True, high=self.leg[1], unit="m")
-        check_number("leg", self.leg[1], high=FARTHEST / self.num_waypoints, unit="m")
+        check_number("leg", self.leg[1], high=MAX_WAYPOINT / self.num_waypoints, unit="m")
         check_number("radius", self.radius, positive=True, high=self.leg[1], unit="m")
 
     @cached_property
@@ -79,9 +79,9 @@ class VisitWaypoints(TensegrityTask):
     def entries(self) -> tuple[Entry, ...]:
         """See `Task`."""
         if self.obs_mode == "state":
-            return (*self.body_entries, *(Entry(f"waypoint.{axis}", "m", -FARTHEST, FARTHEST) for axis in "xy"))
+            return (*self.body_entries, *(Entry(f"waypoint.{axis}", "m", -MAX_WAYPOINT, MAX_WAYPOINT) for axis in "xy"))
         velocity = (Entry(f"com.v_{name}", "m/s", -SPEED_BOUND, SPEED_BOUND) for name in ("along", "across", "up"))
-        return (*self.body_entries, *velocity, Entry("waypoint.distance", "m", 0.0, FARTHEST))
+        return (*self.body_entries, *velocity, Entry("waypoint.distance", "m", 0.0, MAX_WAYPOINT))
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
         """Options change no constants."""

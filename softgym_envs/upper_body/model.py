@@ -37,7 +37,7 @@ REST_ROUNDS, REST_TOLERANCE = 200, 1e-9
 """Rounds and tolerance [rad] of the search for the rest pose with muscles off."""
 ROUNDS, DAMPING, POSTURE = 60, 0.05, 0.02
 """Inverse kinematics: iterations, damping [m], pull to the rest pose."""
-CLOSE = 0.005
+RESTART_DISTANCE = 0.005
 """[m] Distance from which another start is tried."""
 STOP_EXCESS = 0.05
 """[rad] A joint's stops are as stiff as its effort over this."""
@@ -228,7 +228,7 @@ class BodyModel:
         """
         if posture is None:
             q, left = self.reaching(points, self.rest)
-            far = left > CLOSE
+            far = left > RESTART_DISTANCE
             if far.any():
                 middle = np.where(self.reached, 0.5 * sum(self.limits), self.rest)
                 again, better = self.reaching(points[far], middle)

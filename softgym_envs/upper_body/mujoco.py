@@ -27,7 +27,7 @@ from ..mechanics.mujoco_tree import add_stops, quaternion, spec_of, state_index,
 from ..mechanics.structure import rotation
 from ..mechanics.tree import Tree
 from ..muscles.mujoco_muscle import RANGE, SMOOTH
-from ..muscles.muscle import SPEED
+from ..muscles.muscle import MUSCLE_SPEED
 from ..muscles.paths import Muscle, Muscles
 from .model import CONSTANTS, FALL, RISE, BodyModel
 from .parameters import BodyParameters
@@ -55,7 +55,7 @@ class Curve(NamedTuple):
 
 ACTIVE, PASSIVE = Curve(0.0354, 0.398, 1.747), Curve(0.1128, 0.0, 2.298, 0.665)
 SHORTENING, LENGTHENING = 0.951, 1.568
-"""Force-speed curve: largest shortening speed, in units of `SPEED`; force of a muscle that lengthens fast."""
+"""Force-speed curve: largest shortening speed, in units of `MUSCLE_SPEED`; force of a muscle that lengthens fast."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,8 @@ def add_muscles(spec: mujoco.MjSpec, muscles: Muscles) -> None:
         made = spec.add_actuator(name=muscle.name, target=muscle.name, trntype=mujoco.mjtTrn.mjTRN_TENDON)
         made.set_to_muscle(
             timeconst=[RISE, FALL], tausmooth=SMOOTH, range=[part + ACTIVE.shift for part in RANGE], force=force,
-            scale=200.0, lmin=ACTIVE.lmin, lmax=ACTIVE.lmax, vmax=SHORTENING * SPEED, fpmax=PASSIVE.force, fvmax=LENGTHENING,
+            scale=200.0, lmin=ACTIVE.lmin, lmax=ACTIVE.lmax, vmax=SHORTENING * MUSCLE_SPEED, fpmax=PASSIVE.force,
+            fvmax=LENGTHENING,
         )  # fmt: skip
         made.biasprm[:2] = [part + PASSIVE.shift for part in RANGE]
         made.biasprm[5] = PASSIVE.lmax

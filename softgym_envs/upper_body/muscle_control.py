@@ -29,8 +29,8 @@ INTEGRAL, NEAR, MOST = 2.0, 0.35, 0.3
 POSTURES, SPREAD = 10, (0.2, 0.8)
 """Number of other start postures, and their range as shares of the joints' limits."""
 UNREACHED, TIRED = 1e4, 0.3
-"""[N m/m], [N m] Weights of a distance beyond `CLOSE` and of activations, relative to missing torque."""
-CLOSE = 0.005
+"""[N m/m], [N m] Weights of a distance beyond `REACHED_DISTANCE` and of activations, relative to missing torque."""
+REACHED_DISTANCE = 0.005
 """[m]"""
 
 
@@ -43,7 +43,7 @@ def held_pose(model: BodyModel, points: Array) -> Array:
     q, left = model.reaching(np.repeat(points, len(postures), axis=0), np.tile(postures, (len(points), 1)))
     found = share(model, q, np.zeros_like(q), model.holding(q))
     tired = np.abs(found.missing).max(axis=1) + TIRED * (found.activations**2).sum(axis=1)
-    cost = (UNREACHED * np.maximum(left - CLOSE, 0.0) + tired).reshape(len(points), -1)
+    cost = (UNREACHED * np.maximum(left - REACHED_DISTANCE, 0.0) + tired).reshape(len(points), -1)
     return np.asarray(q.reshape(*cost.shape, -1)[np.arange(len(points)), cost.argmin(axis=1)])
 
 

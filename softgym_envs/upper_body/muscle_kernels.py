@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Array
-from ..muscles.muscle import SPEED, around_circle, tension
+from ..muscles.muscle import MUSCLE_SPEED, around_circle, tension
 from .muscle_tree import CYLINDER, STRAIGHT, MuscleTree
 
 
@@ -191,7 +191,7 @@ def pull(t, q, v, active, torque):
         rate = 0.0 * q[0]
         for j in range(n):
             rate += slopes[i, j] * v[j]
-        load = force * tension(active[i], (lengths[i] - slack) / optimal, rate / (SPEED * optimal))
+        load = force * tension(active[i], (lengths[i] - slack) / optimal, rate / (MUSCLE_SPEED * optimal))
         for j in range(n):
             torque[j] -= slopes[i, j] * load
 

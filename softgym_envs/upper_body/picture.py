@@ -17,7 +17,7 @@ from ..rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Tra
 from .model import BodyModel
 from .muscle_kernels import lengths_and_arms
 
-FLOOR = -0.9
+BODY_FLOOR = -0.9
 """[m]"""
 
 
@@ -67,11 +67,11 @@ def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, go
     """
     q = check_array("state", state, (None,))[None, : model.n]
     parts: list[Primitive] = [
-        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), FLOOR), (0.1, 0.0), 3.0, 0.25)
+        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), BODY_FLOOR), (0.1, 0.0), 3.0, 0.25)
     ]
     if any(body.name == "torso" for body in model.tree.bodies):
         neck, hips = np.array([0.0, 0.0, 0.02]), np.array([0.0, 0.0, -0.5])
-        parts.append(Segment(np.array([0.0, 0.0, FLOOR]), hips, 0.06, OBSTACLE))
+        parts.append(Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE))
         parts += [Segment(hips, neck, 0.14, ROD), Sphere(np.array([0.0, 0.0, 0.2]), 0.1, CAP)]
     bones = _bones(model, q)
     parts += bones

@@ -20,13 +20,13 @@ from .parameters import BodyParameters
 
 PERIOD, STEP = 0.01, 0.005
 """[s] Rows of a recording; our engine's physics step."""
-FINE = 0.0025
+BODY_FIT_STEP = 0.0025
 """[s] Rows and step for fits of a laboratory's recordings: with steps of 5 ms a right model was rejected."""
-LONGEST = 1600
+BODY_MAX_STEPS = 1600
 """Physics steps of 5 ms, 8 s."""
 HOLDS = (5, 30)
 """Rows for which random torques are held."""
-SHARE = 0.4
+EFFORT_SHARE = 0.4
 """Share of the joints' efforts."""
 FREE = BodyParameters.names()
 
@@ -39,7 +39,7 @@ def moved(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Param
         begin = 0
         while begin < rows:
             end = begin + int(rng.integers(*HOLDS))
-            controls[begin:end, joint] = SHARE * truth.model.effort[joint] * rng.uniform(-1.0, 1.0)
+            controls[begin:end, joint] = EFFORT_SHARE * truth.model.effort[joint] * rng.uniform(-1.0, 1.0)
             begin = end
     states, _ = truth.rollout(truth.initial_state(), controls[None], parameters, substeps=substeps)
     return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps).for_timestep(STEP)
@@ -57,14 +57,14 @@ REACH = Objective(hand, weights=(30.0,) * 3 + (0.05,) * 12, target=(0.35, -0.15,
 
 
 RECIPE = Recipe(
-    experiments=(Experiment("moved", moved, LONGEST),),
+    experiments=(Experiment("moved", moved, BODY_MAX_STEPS),),
     stages=(Stage("body", "moved", FREE, "one_step"),),
     laboratory=Stage(
         "laboratory", "", FREE, "multiple_shooting", {"halve": True, "near": 20},
         suspects={"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)},
         instead=in_usual_steps,
     ),
-    longest_step=FINE,
+    longest_step=BODY_FIT_STEP,
     finer=in_half_steps,
     guess={
         "upper_arm_scale": 0.8, "forearm_scale": 1.2, "payload": 0.1, "armature": 0.05, "shoulder_stiffness": 6.0,

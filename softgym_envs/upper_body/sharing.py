@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.numba_engine import kernel
 from ..core.simulator import Array
-from ..muscles.muscle import SPEED, active_force, passive_force, speed_force
+from ..muscles.muscle import MUSCLE_SPEED, active_force, passive_force, speed_force
 from .model import BodyModel
 from .muscle_kernels import lengths_and_arms
 
@@ -40,7 +40,7 @@ def share(model: BodyModel, q: Array, v: Array, torque: Array) -> Shared:
     t = model.routes
     lengths, arms = lengths_and_arms(t, q)
     force, optimal, slack = t.numbers.T
-    fibre, speed = (lengths - slack) / optimal, -np.einsum("bmn,bn->bm", arms, v) / (SPEED * optimal)
+    fibre, speed = (lengths - slack) / optimal, -np.einsum("bmn,bn->bm", arms, v) / (MUSCLE_SPEED * optimal)
     strength, taut = force * active_force(fibre) * np.maximum(speed_force(speed), 0.0), force * passive_force(fibre)
     joints = np.setdiff1d(np.arange(model.n), model.motors)
     arms = arms[:, :, joints].swapaxes(1, 2)

@@ -17,7 +17,7 @@ from ..mechanics.structure import place_frame
 from ..mechanics.vectors import add, mat, rotate, vec
 
 
-class Hand(NamedTuple):
+class BodyHand(NamedTuple):
     """The tree up to the hand's joint, and the hand's place on it."""
 
     tree: Any
@@ -26,10 +26,10 @@ class Hand(NamedTuple):
     """(1, 3)"""
 
 
-def hand_of(mechanism: Mechanism, frame: str) -> Hand:
+def hand_of(mechanism: Mechanism, frame: str) -> BodyHand:
     """A frame of the tree that moves with a link."""
     ride = place_frame(mechanism.tree, mechanism.tree.frame(frame))
-    return Hand(mechanism.structure.skeleton.up_to(ride.joint), ride.joint, ride.origin.reshape(1, 3).copy())
+    return BodyHand(mechanism.structure.skeleton.up_to(ride.joint), ride.joint, ride.origin.reshape(1, 3).copy())
 
 
 @kernel

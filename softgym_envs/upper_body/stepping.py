@@ -19,7 +19,7 @@ from ..mechanics.derivatives import push_forward
 from ..mechanics.integrator import go_on, step
 from ..mechanics.scratch import new_scratch, set_constants, set_forces
 from ..mechanics.stepping import momentum_slopes, with_momentum
-from ..mechanics.structure import Structure
+from ..mechanics.structure import TreeArrays
 from ..muscles.muscle import activated
 from .muscle_kernels import pull
 from .muscle_tree import MuscleTree
@@ -31,7 +31,7 @@ _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
 class Muscled(NamedTuple):
     """A tree with muscles and motors."""
 
-    tree: Structure
+    tree: TreeArrays
     muscles: MuscleTree
     motors: np.ndarray
     """Coordinates of the joints with motors."""

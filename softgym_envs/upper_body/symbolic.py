@@ -7,7 +7,7 @@ from typing import Any
 from ..core.errors import StructureError
 from ..core.transcription import casadi
 from ..mechanics.symbolic import velocity_step
-from ..muscles.muscle import SPEED, activated, symbols, tension
+from ..muscles.muscle import MUSCLE_SPEED, activated, symbols, tension
 from ..muscles.routes import Routes
 from .model import CONSTANTS, FALL, RISE, BodyModel
 
@@ -54,6 +54,6 @@ def muscle_torques(model: BodyModel, rounding: float = 0.0) -> Any:
     with symbols():
         for i, muscle in enumerate(muscles.muscles):
             force, optimal, slack = muscle.numbers
-            fibre, speed = (lengths[i] - slack) / optimal, rates[i] / (SPEED * optimal)
+            fibre, speed = (lengths[i] - slack) / optimal, rates[i] / (MUSCLE_SPEED * optimal)
             pulls.append(force * tension(a[i], fibre, speed))
     return ca.Function("torques", [q, v, a], [-slopes.T @ ca.vertcat(*pulls)])

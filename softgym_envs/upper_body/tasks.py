@@ -19,15 +19,15 @@ from ..core.simulator import Array, check_number, check_place
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .model import HAND, BodyModel
 from .sharing import share
-from .sight import Hand, hand_of, reach_terms, watch_hand
+from .sight import BodyHand, hand_of, reach_terms, watch_hand
 
 DISTANCE, HELD, REACHED = 3, 4, 5
 """Columns in the context, behind the goal."""
 SEEN_COLUMNS = np.array([0, 1, 2, 6, 7, 8])
 """The goal, and the way to it."""
-FARTHEST = 3.0
+MAX_HAND_GOAL = 3.0
 """[m] Bound of the goals' coordinates."""
-TRIES = 20
+GOALS_AT_ONCE = 20
 """Goals that are drawn at once; the first suitable one is taken."""
 SEARCHED = 1000
 """Most goals that are drawn."""
@@ -86,7 +86,9 @@ class UpperBodyReach(BaseTask):
         motion = (
             Entry(name, unit, -sizes[unit][0], *sizes[unit]) for name, unit in zip(layout.names, layout.units, strict=True)
         )
-        points = (Entry(f"{what}.{axis}", "m", -FARTHEST, FARTHEST, 0.1) for what in ("goal", "off") for axis in "xyz")
+        points = (
+            Entry(f"{what}.{axis}", "m", -MAX_HAND_GOAL, MAX_HAND_GOAL, 0.1) for what in ("goal", "off") for axis in "xyz"
+        )
         return (*motion, *points)
 
     @cached_property
@@ -108,7 +110,7 @@ class UpperBodyReach(BaseTask):
             state[row, :n] += rng.uniform(-self.spread, self.spread, n)
             context[row, :3] = self._goal(rng)
         if "goal" in start.options:
-            context[:, :3] = check_place("option 'goal'", start.options["goal"], (3,), FARTHEST)
+            context[:, :3] = check_place("option 'goal'", start.options["goal"], (3,), MAX_HAND_GOAL)
         state = state if start.state is None else start.state
         watch_hand(self._hand, np.ascontiguousarray(state), context, 0.0, self.tolerance, np.inf)
         return state, context
@@ -119,8 +121,8 @@ class UpperBodyReach(BaseTask):
         Raises:
             OptionError: There is none.
         """
-        for _ in range(SEARCHED // TRIES):
-            places, distance, held = self._drawn(rng, TRIES)
+        for _ in range(SEARCHED // GOALS_AT_ONCE):
+            places, distance, held = self._drawn(rng, GOALS_AT_ONCE)
             good = np.flatnonzero(held & (distance >= self.goal_distance))
             if len(good):
                 return np.asarray(places[good[0]])
@@ -161,7 +163,7 @@ class UpperBodyReach(BaseTask):
         return np.where(np.abs(found.missing).max(axis=1) <= MISSING, most, np.inf)
 
     @cached_property
-    def _hand(self) -> Hand:
+    def _hand(self) -> BodyHand:
         return hand_of(self.model.mechanism, HAND)
 
     @cached_property

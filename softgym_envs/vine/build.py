@@ -10,7 +10,7 @@ from ..core.simulator import Simulator, check_choice
 from ..core.task import Task
 from .layouts import Clutter, Doors, Gap, Layout, Open, PaperClutter, Plate
 from .model import VineModel
-from .tasks import REACH, TOLERANCE, ReachGoal
+from .tasks import GOAL_TOLERANCE, REACH, ReachGoal
 
 
 def grow(
@@ -19,7 +19,7 @@ def grow(
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    tolerance: float = TOLERANCE,
+    tolerance: float = GOAL_TOLERANCE,
     goal_length: Sequence[float] = (0.45, 1.0),
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
@@ -47,7 +47,7 @@ def navigate(
     obs_mode: str = "sensors",
     clutter: str = "random",
     level: float = 1.0,
-    tolerance: float = TOLERANCE,
+    tolerance: float = GOAL_TOLERANCE,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot finds the doors of barriers on its way to a goal; nine range readings at the tip see 0.5 m far.
@@ -112,7 +112,7 @@ def wall(
     control_period: float = 0.1,
     obs_mode: str = "sensors",
     level: float = 1.0,
-    tolerance: float = TOLERANCE,
+    tolerance: float = GOAL_TOLERANCE,
     hold_time: float = 1.5,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
@@ -145,14 +145,16 @@ def furnished(model: VineModel, layout: Layout) -> tuple[Layout, VineModel]:
     """
     if model.obstacles:
         return Open(), model
-    if model.max_length < LEAST:
-        raise OptionError(f"max_length of the model is {model.max_length:g} m, this task is for robots of at least {LEAST:g} m")
+    if model.max_length < TASK_LENGTH:
+        raise OptionError(
+            f"max_length of the model is {model.max_length:g} m, this task is for robots of at least {TASK_LENGTH:g} m"
+        )
     if model.base != (0.0, 0.0, 0.0):
         raise OptionError(f"base of the model is {model.base}, this task puts its obstacles before a robot at (0, 0, 0)")
     return layout, layout.furnish(model)
 
 
-LEAST = 1.15
+TASK_LENGTH = 1.15
 """[m] Least full length of robots for which layouts have goals."""
 
 

@@ -30,7 +30,7 @@ _two = wp.constant(wp.float64(2.0))
 
 
 @wp.struct
-class Stage:
+class LinkStage:
     """Cost and transition of one link; see the module docstring."""
 
     m: wp.float64
@@ -68,7 +68,7 @@ class Value:
 
 @wp.struct
 class Gain:
-    """Feedback of one link: w = -ke . e - kw w_before + f; h is H, inverse is 1/H; b and k as in `Stage`."""
+    """Feedback of one link: w = -ke . e - kw w_before + f; h is H, inverse is 1/H; b and k as in `LinkStage`."""
 
     ke: wp.vec2d
     kw: wp.float64
@@ -80,7 +80,7 @@ class Gain:
 
 
 @wp.struct
-class Motion:
+class EndMotion:
     """x = (e, w): velocity of a link's near end, and rate of the link before."""
 
     e: wp.vec2d
@@ -88,7 +88,7 @@ class Motion:
 
 
 @wp.struct
-class Spread:
+class MotionCovariance:
     """Covariance of x = (e, w): ee by its entries xx, xy, yy."""
 
     xx: wp.float64
@@ -105,7 +105,7 @@ def times(xx: wp.float64, xy: wp.float64, yy: wp.float64, v: wp.vec2d):
 
 
 @wp.func
-def feedback(v: Value, s: Stage):
+def feedback(v: Value, s: LinkStage):
     """H = d^2 cost / dw^2, ke = H_ew / H, kw = -s / H, f = -(p_w + ...) / H, with v the cost to go after the link."""
     pb = times(v.xx, v.xy, v.yy, s.b)
     pk = times(v.xx, v.xy, v.yy, s.k) + v.pe
@@ -123,7 +123,7 @@ def feedback(v: Value, s: Stage):
 
 
 @wp.func
-def backward(v: Value, s: Stage, gain: Gain):
+def backward(v: Value, s: LinkStage, gain: Gain):
     """Cost to go before: P_ee = H_ee - H ke ke', P_ew = s ke, P_ww = s (1 + kw), p_e = h_e + H ke f, p_w = -t - s f."""
     h = gain.h
     out = Value()
@@ -138,22 +138,22 @@ def backward(v: Value, s: Stage, gain: Gain):
 
 
 @wp.func
-def forward(x: Motion, gain: Gain):
+def forward(x: EndMotion, gain: Gain):
     """x_{i+1} = (e + k + b w, w)."""
     w = gain.f - wp.dot(gain.ke, x.e) - gain.kw * x.w
-    out = Motion()
+    out = EndMotion()
     out.e = x.e + gain.k + w * gain.b
     out.w = w
     return out
 
 
 @wp.func
-def spread(c: Spread, gain: Gain):
+def spread(c: MotionCovariance, gain: Gain):
     """Covariance of x_{i+1} from that of x_i: control noise of variance 1/H, closed loop."""
     a = -times(c.xx, c.xy, c.yy, gain.ke) - gain.kw * c.ew
     variance = gain.inverse - wp.dot(gain.ke, a) + gain.kw * (wp.dot(gain.ke, c.ew) + gain.kw * c.ww)
     b = gain.b
-    out = Spread()
+    out = MotionCovariance()
     out.xx = c.xx + _two * a[0] * b[0] + variance * b[0] * b[0]
     out.xy = c.xy + a[0] * b[1] + a[1] * b[0] + variance * b[0] * b[1]
     out.yy = c.yy + _two * a[1] * b[1] + variance * b[1] * b[1]
@@ -163,7 +163,7 @@ def spread(c: Spread, gain: Gain):
 
 
 @wp.func
-def covary(c: Spread, r: wp.vec3d):
+def covary(c: MotionCovariance, r: wp.vec3d):
     """Covariance times a row r = (d, beta) on x."""
     d = wp.vec2d(r[0], r[1])
     e = times(c.xx, c.xy, c.yy, d) + r[2] * c.ew

@@ -25,8 +25,8 @@ from __future__ import annotations
 import warp as wp
 
 from .boxqp import HIGH, LINEAR, LOW, WORK, BoxProgram, X, box_qp
-from .chain import Gain, Spread, covary, impulse, respond, spread
-from .memory import Workspace
+from .chain import Gain, MotionCovariance, covary, impulse, respond, spread
+from .memory import VineWork
 
 FRICTION_ROUNDS = 80
 
@@ -59,11 +59,11 @@ def build_matrix(
     row: int,
     count: int,
     mobility: wp.float64,
-    work: Workspace,
+    work: VineWork,
 ):
     """W = A M^-1 A' of all rows; `mobility` is 1 / (mass that grows)."""
     size = 2 * count + 2
-    covariance = Spread()
+    covariance = MotionCovariance()
     done = int(0)
     for i in range(work.contacts[row, count - 1].link + 1):
         gain = work.gains[row, i]
@@ -98,7 +98,7 @@ def fill_rows(
     rn: wp.vec3d,
     rt: wp.vec3d,
     mobility: wp.float64,
-    work: Workspace,
+    work: VineWork,
 ):
     """Entries of contact `last` with itself and all before it, which are nearer to the base."""
     size = 2 * count + 2
@@ -163,7 +163,7 @@ def set_rows(
     growth: wp.float64,
     asked: wp.float64,
     push: wp.float64,
-    work: Workspace,
+    work: VineWork,
 ):
     """Set rows at the free velocities; tangents have no force at first. A step removes half of an overlap."""
     size = 2 * count + 2
@@ -313,7 +313,7 @@ def solve_contacts(
 def apply_impulses(
     row: int,
     count: int,
-    work: Workspace,
+    work: VineWork,
 ):
     """Add impulses to the links' feedback (a sweep from the tip to the base), store them in contacts. -> total on g [N s]."""
     size = 2 * count + 2

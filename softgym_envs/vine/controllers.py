@@ -26,7 +26,7 @@ Policy = Callable[[Any], Array]
 Targets = Callable[[VineModel, Array, Array], Array]
 """Model, states (B, nx), goals (B, 2) -> targets of the sections (B, K, 2) [m]."""
 
-GAIN = 0.15
+BEND_GAIN = 0.15
 """[m] Action per error of a bend."""
 SHARPEST = 3.8
 """[1/m] Largest commanded bend."""
@@ -44,7 +44,7 @@ def follow(envs: Any, targets: Targets) -> Policy:
         wanted = np.where(grown, np.clip(arcs(start, targets(model, state, goal)), -SHARPEST, SHARPEST), 0.0)
         error = np.where(grown, wanted - bend, 0.0)
         growth = np.clip(1.5 - np.abs(error).max(axis=1) / BENT, 0.0, 1.0)
-        steer = np.clip(held(model, wanted) + GAIN * error, -1.0, 1.0)
+        steer = np.clip(held(model, wanted) + BEND_GAIN * error, -1.0, 1.0)
         return np.concatenate([growth[:, None], steer], axis=1)
 
     return act
@@ -114,7 +114,7 @@ def round_the_end(envs: Any) -> Policy:
     def end_of_wall(model: VineModel, state: Array, goal: Array) -> Array:
         x, y, angle = np.moveaxis(model.split(state).obstacles[:, 0], -1, 0)
         along = -np.sign(y)[:, None] * np.stack([-np.sin(angle), np.cos(angle)], axis=1)
-        end = np.stack([x, y], axis=1) + (half[1] + MARGIN) * along
+        end = np.stack([x, y], axis=1) + (half[1] + WALL_MARGIN) * along
         return np.repeat(end[:, None], model.num_sections, axis=1)
 
     before = follow(envs, end_of_wall)
@@ -142,7 +142,7 @@ ASKEW = 0.3
 """[rad] Bearing of the goal at which growth slows down."""
 NEAR, CLOSE = 0.04, 0.12
 """Distances from the goal [m]: at which growth slows down; least one for its bearing, so that the tip comes to rest."""
-MARGIN = 0.03
+WALL_MARGIN = 0.03
 """[m] Distance of the target beside the end of the wall."""
 PAST = 0.02
 """[m] Distance behind the wall from which the tip is past it."""

@@ -18,7 +18,7 @@ from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import check_array, check_number
-from ..core.warp_buffers import Program
+from ..core.warp_buffers import KernelProgram
 from ..core.warp_engine import WarpEngine, launch
 from ..core.warp_simulator import WarpSimulator
 from .forces import force_kernel
@@ -88,8 +88,8 @@ class VineSimulator(WarpSimulator):
         """The Warp side of this simulator; it runs forward only."""
         world = make_world(self.model, self.dt, BENDING[self.bending], self.device)
         if self.model.obstacles:
-            program = Program(rollout_kernel, workspace=workspace(self.model, self.max_contacts))
+            program = KernelProgram(rollout_kernel, workspace=workspace(self.model, self.max_contacts))
         else:
             length = self.state_names.index("length")
-            program = Program(free_kernel, workspace=workspace(self.model, 0), lanes=True, size=length)
+            program = KernelProgram(free_kernel, workspace=workspace(self.model, 0), lanes=True, size=length)
         return WarpEngine(program, [world], self.nx, self.nu, len(VineParameters.names()), self.device)

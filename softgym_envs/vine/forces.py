@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from .memory import Contact, Link, Size, Workspace, World
+from .memory import LinkState, Size, VineContact, VineWork, VineWorld
 from .stepping import place_world, solve_velocities
 from .tube import read_body
 
@@ -14,7 +14,9 @@ _tiny = wp.constant(wp.float64(1e-12))
 
 
 @wp.func
-def write_force(b: int, c: int, force: wp.float64, contact: Contact, link: Link, size: Size, out: wp.array3d(dtype=wp.float64)):
+def write_force(
+    b: int, c: int, force: wp.float64, contact: VineContact, link: LinkState, size: Size, out: wp.array3d(dtype=wp.float64)
+):
     """Row c of the table of contacts; `force` is the normal one [N]."""
     place = link.p + contact.arm * link.t - size.radius * contact.d
     rub = contact.tangent / size.dt
@@ -30,11 +32,11 @@ def write_force(b: int, c: int, force: wp.float64, contact: Contact, link: Link,
 
 
 def force_kernel(
-    world: World,
+    world: VineWorld,
     constants: wp.array2d(dtype=wp.float64),
     growth: wp.array(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
     out: wp.array3d(dtype=wp.float64),
 ):
     """Contacts in a step of dt from the state: columns of `contact_table`, of the contacts that push; other rows stay zero."""

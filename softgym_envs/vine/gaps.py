@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import warp as wp
 
-from .geometry import CIRCLE, POLYGON, Place, Shape, clearance, inner_distance, point_distance
-from .memory import Contact, Link, Size, Workspace, World
+from .geometry import CIRCLE, POLYGON, ObstaclePose, Shape, clearance, inner_distance, point_distance
+from .memory import LinkState, Size, VineContact, VineWork, VineWorld
 
 _half = wp.constant(wp.float64(0.5))
 _most = wp.constant(wp.float64(1e6))
 
 
 @wp.func
-def keep(row: int, count: int, contact: Contact, contacts: wp.array2d(dtype=Contact)):
+def keep(row: int, count: int, contact: VineContact, contacts: wp.array2d(dtype=VineContact)):
     """Append a contact; a full list drops its widest gap. -> new count. The list stays in the order of the links."""
     out = count
     if count < contacts.shape[1]:
@@ -34,10 +34,10 @@ def keep(row: int, count: int, contact: Contact, contacts: wp.array2d(dtype=Cont
 
 @wp.func
 def contact_at(
-    link: Link, i: int, obstacle: int, d: wp.vec2d, gap: wp.float64, arm: wp.float64, radius: wp.float64, at_tip: int
+    link: LinkState, i: int, obstacle: int, d: wp.vec2d, gap: wp.float64, arm: wp.float64, radius: wp.float64, at_tip: int
 ):
     """Normal row d . (e + arm w n) + gamma g, tangent row t . (e + arm w n) - radius w with t = d turned left."""
-    contact = Contact()
+    contact = VineContact()
     contact.link = i
     contact.obstacle = obstacle
     contact.d = d
@@ -51,7 +51,7 @@ def contact_at(
 
 
 @wp.func
-def links_beyond(link: Link, reach: wp.float64, size: Size, shape: Shape, place: Place):
+def links_beyond(link: LinkState, reach: wp.float64, size: Size, shape: Shape, place: ObstaclePose):
     """Number of links from this one on that have no gap below `reach` with the obstacle; 0: this one may have.
 
     From one link's middle to the next one's it is at most a link's length, half a length more to the last one's, whose own
@@ -66,7 +66,7 @@ def links_beyond(link: Link, reach: wp.float64, size: Size, shape: Shape, place:
 
 
 @wp.func
-def gaps_of_inside(row: int, i: int, m: int, count: int, reach: wp.float64, world: World, work: Workspace):
+def gaps_of_inside(row: int, i: int, m: int, count: int, reach: wp.float64, world: VineWorld, work: VineWork):
     """Gaps between the inside of link i and a circle, or the corners of a polygon. -> new count."""
     link = work.links[row, i]
     shape = world.shapes[m]
@@ -96,9 +96,9 @@ def gaps_of_link(
     count: int,
     reach: wp.float64,
     shape: Shape,
-    place: Place,
-    world: World,
-    work: Workspace,
+    place: ObstaclePose,
+    world: VineWorld,
+    work: VineWork,
 ):
     """Gaps between link i and obstacle m. -> new count."""
     link = work.links[row, i]
@@ -112,7 +112,7 @@ def gaps_of_link(
 
 
 @wp.func
-def find_contacts(row: int, num: int, reach: wp.float64, world: World, work: Workspace):
+def find_contacts(row: int, num: int, reach: wp.float64, world: VineWorld, work: VineWork):
     """Find all gaps below `reach` of the first `num` links, in the order of the links. -> their number."""
     limit = world.size.radius + reach
     count = int(0)

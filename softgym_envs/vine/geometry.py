@@ -38,7 +38,7 @@ class Shape:
 
 
 @wp.struct
-class Place:
+class ObstaclePose:
     """Pose of an obstacle: position and (cos, sin) of its angle."""
 
     p: wp.vec2d
@@ -71,12 +71,12 @@ def place_obstacles(
     state: wp.array2d(dtype=wp.float64),
     shapes: wp.array(dtype=Shape),
     local: wp.array2d(dtype=wp.float64),
-    places: wp.array2d(dtype=Place),
+    places: wp.array2d(dtype=ObstaclePose),
     corners: wp.array2d(dtype=wp.vec2d),
 ):
     """Read the poses of row `row` from column `poses` of the state, and put the corners into the world."""
     for m in range(shapes.shape[0]):
-        place = Place()
+        place = ObstaclePose()
         place.p = wp.vec2d(state[row, poses + 3 * m], state[row, poses + 3 * m + 1])
         angle = state[row, poses + 3 * m + 2]
         place.n = wp.vec2d(wp.cos(angle), wp.sin(angle))
@@ -89,7 +89,7 @@ def place_obstacles(
 
 
 @wp.func
-def clearance(p: wp.vec2d, shape: Shape, place: Place):
+def clearance(p: wp.vec2d, shape: Shape, place: ObstaclePose):
     """A lower bound of the distance of a point from a shape: that of a wall or circle; that of a polygon's box."""
     to = p - place.p
     out = wp.dot(place.n, to)
@@ -137,7 +137,7 @@ def polygon_distance(row: int, p: wp.vec2d, first: int, count: int, corners: wp.
 
 
 @wp.func
-def point_distance(row: int, p: wp.vec2d, shape: Shape, place: Place, corners: wp.array2d(dtype=wp.vec2d)):
+def point_distance(row: int, p: wp.vec2d, shape: Shape, place: ObstaclePose, corners: wp.array2d(dtype=wp.vec2d)):
     """(signed distance, gradient) of a point and a shape."""
     out = wp.vec3d(_far, _one, _zero)
     if shape.kind == WALL:

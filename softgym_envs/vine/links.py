@@ -2,8 +2,8 @@
 
 A link of mass m = rho l at half its length; the joint at its near end has the bending moment, the muscles' moment and, in a
 `viscoelastic` body, springs with dashpots. A damper below h x the spring's slope / 2 would not be stable: see `IMPLICIT`.
-Dry friction, M_d w / |w| of a joint that bends at w, is a damper of M_d / (|w| + `SLOW` x spacing) with w of the last step: it
-holds, except for a slow creep, and takes energy at any step.
+Dry friction, M_d w / |w| of a joint that bends at w, is a damper of M_d / (|w| + `DRY_RATE` x spacing) with w of the last step:
+it holds, except for a slow creep, and takes energy at any step.
 The whole step stands in `stepping`. Legend: B batch, N links.
 """
 
@@ -14,14 +14,14 @@ from math import factorial
 
 import warp as wp
 
-from .chain import Stage
-from .memory import Link, Size
-from .tube import Body, bending_moment, muscle_moment
+from .chain import LinkStage
+from .memory import LinkState, Size
+from .tube import TubeData, bending_moment, muscle_moment
 
 IMPLICIT = 0.6
 """Least damper of a joint over h x its spring's slope: 1/2 is stable but lets the fastest modes ring, 1 is implicit Euler."""
 
-SLOW = 0.01
+DRY_RATE = 0.01
 """[1/(m s)] Rate of a curvature at which dry friction has half its moment."""
 
 _zero = wp.constant(wp.float64(0.0))
@@ -31,7 +31,7 @@ _quarter = wp.constant(wp.float64(0.25))
 _twelfth = wp.constant(wp.float64(1.0 / 12.0))
 _slack = wp.constant(wp.float64(1e-9))
 _implicit = wp.constant(wp.float64(IMPLICIT))
-_slow = wp.constant(wp.float64(SLOW))
+_slow = wp.constant(wp.float64(DRY_RATE))
 _c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
@@ -94,9 +94,9 @@ def read_links(
     tip: wp.float64,
     lag: wp.float64,
     size: Size,
-    body: Body,
+    body: TubeData,
     state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
+    links: wp.array2d(dtype=LinkState),
 ):
     """Places of the links; V of each centre of mass with the directions of one `lag` [s] earlier. -> sum of |bends| [rad]."""
     p = size.base
@@ -109,7 +109,7 @@ def read_links(
         length = size.link
         if wp.float64(i) == tip:
             length = state[row, 2 * size.links] - tip * size.link
-        link = Link()
+        link = LinkState()
         link.p = p
         link.t = wp.vec2d(wp.cos(theta), wp.sin(theta))
         link.length = length
@@ -128,7 +128,7 @@ def read_links(
 
 
 @wp.func
-def spacing_of(i: int, length: wp.float64, size: Size, body: Body):
+def spacing_of(i: int, length: wp.float64, size: Size, body: TubeData):
     """Length of body that the joint at the near end of link i represents [m]."""
     if i == 0:
         return _half * length + body.clamp
@@ -136,7 +136,7 @@ def spacing_of(i: int, length: wp.float64, size: Size, body: Body):
 
 
 @wp.func
-def bear(s: Stage, link: Link, h: wp.float64, body: Body):
+def bear(s: LinkStage, link: LinkState, h: wp.float64, body: TubeData):
     """The stage of the tip link with a point mass ahead of its end."""
     normal = wp.vec2d(-link.t[1], link.t[0])
     arm = link.length + body.tip_offset
@@ -150,7 +150,7 @@ def bear(s: Stage, link: Link, h: wp.float64, body: Body):
 
 
 @wp.func
-def remembered(row: int, i: int, bend: wp.float64, size: Size, body: Body, state: wp.array2d(dtype=wp.float64)):
+def remembered(row: int, i: int, bend: wp.float64, size: Size, body: TubeData, state: wp.array2d(dtype=wp.float64)):
     """Bend of joint i that its springs with dashpots still feel, times their shares of EI [rad]."""
     if size.memory < 0:
         return _zero
@@ -165,11 +165,11 @@ def stage_of(
     tip: wp.float64,
     h: wp.float64,
     size: Size,
-    body: Body,
+    body: TubeData,
     state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
+    links: wp.array2d(dtype=LinkState),
 ):
-    """Cost and transition of link i; see `chain.Stage` and `stepping`."""
+    """Cost and transition of link i; see `chain.LinkStage` and `stepping`."""
     link = links[row, i]
     theta = state[row, i]
     omega = state[row, size.links + i]
@@ -184,7 +184,7 @@ def stage_of(
     normal = wp.vec2d(-link.t[1], link.t[0])
     spin = link.length * link.length * _twelfth + _half * size.radius * size.radius
     momentum = m * (link.v + h * body.gravity)
-    s = Stage()
+    s = LinkStage()
     s.m = heavy
     s.g = (_half * link.length * heavy) * normal
     s.inertia = heavy * (_quarter * link.length * link.length + spin)

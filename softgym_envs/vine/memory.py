@@ -12,8 +12,8 @@ import warp as wp
 
 from ..core.warp_memory import Memory
 from .boxqp import BoxProgram, box_program
-from .chain import Gain, Motion
-from .geometry import Place, Shape, shape_arrays
+from .chain import EndMotion, Gain
+from .geometry import ObstaclePose, Shape, shape_arrays
 from .model import VineModel
 from .obstacles import Polygon
 
@@ -51,7 +51,7 @@ def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
 
 
 @wp.struct
-class World:
+class VineWorld:
     """The robot's structure, and its obstacles with their corners in their own frames."""
 
     size: Size
@@ -60,15 +60,15 @@ class World:
 
 
 def make_world(model: VineModel, dt: float, wrinkling: int, device: str) -> Any:
-    """The struct `World` of a model."""
-    world = World()
+    """The struct `VineWorld` of a model."""
+    world = VineWorld()
     world.size = make_size(model, dt, wrinkling)
     world.shapes, world.corners = shape_arrays(model.obstacles, device)
     return world
 
 
 @wp.struct
-class Link:
+class LinkState:
     """Present state of a link: near end, direction, length, and last velocities of its middle and of a load at its end."""
 
     p: wp.vec2d
@@ -79,7 +79,7 @@ class Link:
 
 
 @wp.struct
-class Contact:
+class VineContact:
     """A gap that may close: its link and obstacle, gradient d, factors of w_i (normal, tangent) and g, gap, place.
 
     zn and zt are covariances of the two rows; normal and tangent their impulses [N s].
@@ -100,21 +100,21 @@ class Contact:
 
 
 @wp.struct
-class Workspace:
+class VineWork:
     """Working memory of one row per robot: overwritten by every step."""
 
-    links: wp.array2d(dtype=Link)
+    links: wp.array2d(dtype=LinkState)
     gains: wp.array2d(dtype=Gain)
     """Feedback of the links."""
-    motions: wp.array2d(dtype=Motion)
+    motions: wp.array2d(dtype=EndMotion)
     """Velocities of the links' ends, from the base on."""
-    places: wp.array2d(dtype=Place)
+    places: wp.array2d(dtype=ObstaclePose)
     """Poses of the obstacles."""
     corners: wp.array2d(dtype=wp.vec2d)
     """Corners of the obstacles."""
     asleep: wp.array2d(dtype=int)
     """Number of further links for which each obstacle is too far away."""
-    contacts: wp.array2d(dtype=Contact)
+    contacts: wp.array2d(dtype=VineContact)
     """Gaps that may close, in the order of the links."""
     qp: BoxProgram
     """Their program, see `contact`."""
@@ -126,4 +126,4 @@ def workspace(model: VineModel, max_contacts: int) -> Memory:
     chain = {"links": model.num_links, "gains": model.num_links, "motions": model.num_links + 1}
     obstacles = dict.fromkeys(("places", "asleep"), max(1, len(model.obstacles)))
     around = {**obstacles, "corners": corners, "contacts": max_contacts}
-    return Memory(Workspace, {**chain, **around}, parts={"qp": box_program(2 * max_contacts + 2)})
+    return Memory(VineWork, {**chain, **around}, parts={"qp": box_program(2 * max_contacts + 2)})

@@ -35,7 +35,7 @@ from .obstacles import Obstacle, segment_distance, to_local
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-MAX_LINKS = 2000
+MAX_VINE_LINKS = 2000
 
 
 class Split(NamedTuple):
@@ -120,7 +120,7 @@ class VineModel:
     """Markers on the tip that a camera sees."""
 
     def __post_init__(self) -> None:
-        limits = (("num_links", 1, MAX_LINKS), ("num_sections", 0, self.num_links), ("num_markers", 0, MAX_LINKS))
+        limits = (("num_links", 1, MAX_VINE_LINKS), ("num_sections", 0, self.num_links), ("num_markers", 0, MAX_VINE_LINKS))
         for name, low, high in limits:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:

@@ -17,7 +17,7 @@ GROWTH_SERVO = 200.0
 """Gain of the growth servo [N s/m]."""
 REEL = 1e3
 """[N] Largest force with which the reel holds the tail."""
-DEPTH = 0.1
+HALF_DEPTH = 0.1
 """[m] Half depth of obstacles across the plane."""
 WALL = 5.0
 """[m] Half width of the box that stands for a wall."""
@@ -86,9 +86,9 @@ def _add_obstacle(spec: mujoco.MjSpec, model: VineModel, m: int) -> None:
     common = {"name": f"obstacle{m}", "condim": 3, "contype": 0, "conaffinity": 1}
     shape = obstacle.shape
     if isinstance(shape, Circle):
-        body.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[shape.radius, DEPTH, 0.0], **common)
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[shape.radius, HALF_DEPTH, 0.0], **common)
     elif isinstance(shape, Wall):
-        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[WALL, 2 * WALL, DEPTH], pos=[-WALL, 0.0, 0.0], **common)
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[WALL, 2 * WALL, HALF_DEPTH], pos=[-WALL, 0.0, 0.0], **common)
     else:
         _add_polygon(spec, body, shape, common)
 
@@ -98,9 +98,9 @@ def _add_polygon(spec: mujoco.MjSpec, body: Any, shape: Polygon, common: dict[st
     points = np.asarray(shape.vertices)
     half = points.max(axis=0)
     if len(points) == 4 and np.allclose(np.abs(points), half) and np.allclose(points.min(axis=0), -half):
-        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[*half, DEPTH], **common)
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[*half, HALF_DEPTH], **common)
         return
-    prism = np.concatenate([np.column_stack([points, np.full(len(points), z)]) for z in (-DEPTH, DEPTH)])
+    prism = np.concatenate([np.column_stack([points, np.full(len(points), z)]) for z in (-HALF_DEPTH, HALF_DEPTH)])
     name = "mesh_" + common["name"]
     spec.add_mesh(name=name, uservert=prism.ravel())
     body.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname=name, **common)

@@ -34,18 +34,18 @@ AGREEMENT = {
     "theta*": 2e-3, "omega*": 0.05, "length": 1e-3, "growth": 5e-3, "left*": 50.0, "right*": 50.0, "obstacle*": 1e-3,
 }  # fmt: skip
 """[rad, rad/s, m, m/s, Pa, m or rad] Tolerances of predicted state entries; see `FitProblem.noise`."""
-PERIOD = 0.2
+COMMAND_TIME = 0.2
 """[s] Duration of a command."""
 BY_EYE = 0.02
 """[rad] Standard deviation of a clamp that is set by eye."""
 UNWEIGHED, DRAG = (0.0, 2e-3), (0.05, 0.05)
 """Prior mean and standard deviation of the mass at the tip [kg] and of drag [N s/m^2], not measured: where they were fixed,
 tubes with 2 g at the tip were found four times too soft."""
-LONGEST = 1000
+VINE_MAX_STEPS = 1000
 """Physics steps of the longest recording: after 5 s at half speed the robot is 0.6 m long."""
-LONGEST_STEP = 2.5e-3
+MAX_FRAME_STEP = 2.5e-3
 """[s] Physics steps are whole parts of a frame, at most this long."""
-FAR = 6.0
+LENGTH_OUTLIER = 6.0
 """Distance of a length from its smooth course beyond which it is an outlier, over the median or `LEAST`: four deviations."""
 LEAST_OF_SPLINE = 5
 """Rows that a smoothing spline needs."""
@@ -53,7 +53,7 @@ STEADY = 0.01
 """[m] Change of length below which a robot does not grow."""
 LONGER, ELSEWHERE = 1.03, 5e-3
 """Length of the points over the model's, and distance [m] of the first from its base, from which on they are remarked on."""
-FIRST = 8
+SHAPE_ROWS = 8
 """Rows at the start of a recording from which shape and rates are guessed."""
 STRAY, LEAST = 10.0, 1e-3
 """Distance of a point from its line in the first rows beyond which it is an outlier, over the median, or `LEAST` [m]."""
@@ -70,14 +70,14 @@ def pressures(truth: Any, rng: np.random.Generator, *, steps: int, parameters: P
 
 
 def pressures_filmed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """Record as `pressures`, one row per physics step: a camera's frames between rows of `PERIOD` would lie on lines."""
+    """Record as `pressures`, one row per physics step: a camera's frames between rows of `COMMAND_TIME` would lie on lines."""
     controls, substeps = _commands(truth, rng, steps)
     return _grown(truth, np.repeat(controls, substeps, axis=0), 1, parameters)
 
 
 def _commands(truth: Any, rng: np.random.Generator, steps: int) -> tuple[Array, int]:
     """Commands (T, nu), and the physics steps that each lasts."""
-    substeps = round(PERIOD / truth.dt)
+    substeps = round(COMMAND_TIME / truth.dt)
     length, model, limit = max(steps // substeps, 1), truth.model, truth.control_bounds[1]
     steer = np.repeat(rng.uniform(-1.0, 1.0, (-(-length // 2), model.num_sections)), 2, axis=0)[:length]
     controls = np.empty((length, truth.nu))
@@ -135,7 +135,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
         return None
 
     def guess(trajectory: Trajectory) -> Array:
-        rows = min(FIRST, len(trajectory.times))
+        rows = min(SHAPE_ROWS, len(trajectory.times))
         _check_numbering(model, picks, trajectory)
         times = trajectory.times[:rows] - trajectory.times[0]
         return _state_of(model, times, _without_strays(times, _points(picks, trajectory, rows)))
@@ -214,7 +214,7 @@ def _smooth(times: Array, lengths: Array) -> Array:
         return np.asarray(np.polyval(np.polyfit(times, lengths, 1), times))
     found = make_smoothing_spline(times, lengths)(times)
     off = np.abs(lengths - found)
-    near = off <= max(FAR * float(np.median(off)), LEAST)
+    near = off <= max(LENGTH_OUTLIER * float(np.median(off)), LEAST)
     return np.asarray(make_smoothing_spline(times[near], lengths[near])(times))
 
 
@@ -345,7 +345,7 @@ def wrinkling(simulator: Any) -> Any:
 _PATIENT = {"max_iterations": 40, "cost_tolerance": 1e-4}
 
 RECIPE = Recipe(
-    experiments=(Experiment("pressures", pressures, LONGEST, filmed=pressures_filmed, held=PERIOD),),
+    experiments=(Experiment("pressures", pressures, VINE_MAX_STEPS, filmed=pressures_filmed, held=COMMAND_TIME),),
     stages=(
         Stage(
             "body", "pressures", BODY, "multiple_shooting",
@@ -380,7 +380,7 @@ RECIPE = Recipe(
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s
     guess=GUESS,
     remark=misplaced,
-    longest_step=LONGEST_STEP,
+    longest_step=MAX_FRAME_STEP,
     measurement=measurement,
     first_state=first_state,
     driven=("left*", "right*"),

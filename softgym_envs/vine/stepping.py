@@ -35,16 +35,16 @@ from __future__ import annotations
 
 import warp as wp
 
-from .chain import Gain, Motion, Value, backward, feedback, forward, mark_diverged, record
+from .chain import EndMotion, Gain, Value, backward, feedback, forward, mark_diverged, record
 from .contact import apply_impulses, build_matrix, set_rows, solve_contacts
 from .gaps import find_contacts
 from .geometry import place_obstacles
 from .links import is_there, links_up_to, read_links, stage_of, tip_link
-from .memory import Size, Workspace, World
+from .memory import Size, VineWork, VineWorld
 from .parameters import VineParameters
-from .tube import Body, growth_force, growth_inertia, read_body
+from .tube import TubeData, growth_force, growth_inertia, read_body
 
-SPEED_LIMIT = 1e4
+VINE_SPEED_LIMIT = 1e4
 """[m/s, rad/s] A robot faster than this has diverged."""
 OVERLAP = 5e-5
 """[m] A step that ends in a deeper overlap is repeated at half the size, down to 1/64."""
@@ -59,7 +59,7 @@ _two = wp.constant(wp.float64(2.0))
 _least_reach = wp.constant(wp.float64(1e-3))
 _safe_move = wp.constant(wp.float64(5e-4))
 _overlap = wp.constant(wp.float64(-OVERLAP))
-_limit = wp.constant(wp.float64(SPEED_LIMIT))
+_limit = wp.constant(wp.float64(VINE_SPEED_LIMIT))
 _least_share = wp.constant(wp.float64(1.0 / 64.0))
 
 
@@ -69,9 +69,9 @@ def sweep_back(
     tip: wp.float64,
     h: wp.float64,
     size: Size,
-    body: Body,
+    body: TubeData,
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
 ):
     """Feedback of every link, from the tip to the base."""
     num = links_up_to(tip)
@@ -87,9 +87,9 @@ def sweep_back(
 
 
 @wp.func
-def sweep_forward(row: int, tip: wp.float64, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=Motion)):
+def sweep_forward(row: int, tip: wp.float64, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=EndMotion)):
     """Velocities from the base to the tip. -> largest speed of a link's end [m/s]."""
-    x = Motion()
+    x = EndMotion()
     motions[row, 0] = x
     fastest = wp.float64(0.0)
     for i in range(links_up_to(tip)):
@@ -106,8 +106,8 @@ def get_used(
     tip: wp.float64,
     h: wp.float64,
     size: Size,
-    body: Body,
-    motions: wp.array2d(dtype=Motion),
+    body: TubeData,
+    motions: wp.array2d(dtype=EndMotion),
     state: wp.array2d(dtype=wp.float64),
 ):
     """Dashpots z, 0 beyond the tip; b - z = (b - z) e^{-h / t} + t / h (1 - e^{-h / t}) db for a bend b that grows evenly."""
@@ -132,8 +132,8 @@ def move(
     h: wp.float64,
     growth: wp.float64,
     size: Size,
-    body: Body,
-    motions: wp.array2d(dtype=Motion),
+    body: TubeData,
+    motions: wp.array2d(dtype=EndMotion),
     state: wp.array2d(dtype=wp.float64),
 ):
     """theta += h w, L += h g, memories follow; links beyond the tip copy the tip link."""
@@ -189,7 +189,7 @@ def touch_obstacles(
     push: wp.float64,
     mobility: wp.float64,
     mu: wp.float64,
-    work: Workspace,
+    work: VineWork,
 ):
     """Impulses of contact, friction and growth, and velocities after them. -> growth, largest speed, 1 or 0 if not solved."""
     build_matrix(row, count, mobility, work)
@@ -212,9 +212,9 @@ def free_velocities(
     h: wp.float64,
     lag: wp.float64,
     size: Size,
-    body: Body,
+    body: TubeData,
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
 ):
     """Steps 1 to 3 of the module docstring. -> sum of |bends| [rad], largest speed [m/s]."""
     bends = read_links(row, tip, lag, size, body, state, work.links)
@@ -230,10 +230,10 @@ def solve_velocities(
     asked: wp.float64,
     read: int,
     bends: wp.float64,
-    body: Body,
-    world: World,
+    body: TubeData,
+    world: VineWorld,
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
 ):
     """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved).
 
@@ -264,7 +264,7 @@ def solve_velocities(
 
 
 @wp.func
-def overlaps(row: int, lag: wp.float64, body: Body, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
+def overlaps(row: int, lag: wp.float64, body: TubeData, world: VineWorld, state: wp.array2d(dtype=wp.float64), work: VineWork):
     """Whether the robot now overlaps an obstacle by more than `OVERLAP`; and the sum of |bends| [rad]."""
     tip = tip_link(state[row, 2 * world.size.links], world.size)
     bends = read_links(row, tip, lag, world.size, body, state, work.links)
@@ -278,10 +278,10 @@ def step_row(
     asked: wp.float64,
     known: int,
     total: wp.float64,
-    body: Body,
-    world: World,
+    body: TubeData,
+    world: VineWorld,
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
 ):
     """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved; read, bends.
 
@@ -322,7 +322,7 @@ def step_row(
 
 
 @wp.func
-def step_free(row: int, asked: wp.float64, body: Body, size: Size, state: wp.array2d(dtype=wp.float64), work: Workspace):
+def step_free(row: int, asked: wp.float64, body: TubeData, size: Size, state: wp.array2d(dtype=wp.float64), work: VineWork):
     """One step of dt of a row that has nothing to touch."""
     h = size.dt + _zero
     length = state[row, 2 * size.links]
@@ -337,7 +337,7 @@ def step_free(row: int, asked: wp.float64, body: Body, size: Size, state: wp.arr
 
 
 @wp.func
-def place_world(row: int, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
+def place_world(row: int, world: VineWorld, state: wp.array2d(dtype=wp.float64), work: VineWork):
     """Put the obstacles of row `row` where its state says."""
     first = 2 * world.size.links + 2 + 2 * world.size.sections
     place_obstacles(row, first, state, world.shapes, world.corners, work.places, work.corners)
@@ -347,14 +347,14 @@ def place_world(row: int, world: World, state: wp.array2d(dtype=wp.float64), wor
 
 
 def rollout_kernel(
-    world: World,
+    world: VineWorld,
     constants: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
     slots: int,
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):
@@ -385,14 +385,14 @@ def rollout_kernel(
 
 
 def free_kernel(
-    world: World,
+    world: VineWorld,
     constants: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
     slots: int,
     state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
+    work: VineWork,
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):

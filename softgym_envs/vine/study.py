@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.parameters import Parameters
-from ..core.scenario import BatchPolicy, Scenario, Scene
+from ..core.scenario import BatchPolicy, Scenario, StudyScene
 from ..core.simulator import Simulator
 from .model import VineModel, with_obstacles
 from .obstacles import Obstacle, circle, rectangle
 from .parameters import VineBody, VineParameters
-from .tasks import TOLERANCE, disturbance_scale, tip_position
+from .tasks import GOAL_TOLERANCE, disturbance_scale, tip_position
 
 Array = NDArray[np.float64]
 
 LINKS = 16
 """Links of the robot in studies."""
-DT = 0.005
+VINE_STEP = 0.005
 """[s] Physics step of both worlds; the twin's contact needs the longer time constant of 2 DT there."""
 
 
-def among(obstacles: tuple[Obstacle, ...], goal: tuple[float, float]) -> Scene:
+def among(obstacles: tuple[Obstacle, ...], goal: tuple[float, float]) -> StudyScene:
     """The robot among fixed obstacles, and its goal [m]."""
-    return Scene(with_obstacles(VineModel(num_links=LINKS), obstacles), np.array(goal))
+    return StudyScene(with_obstacles(VineModel(num_links=LINKS), obstacles), np.array(goal))
 
 
 def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
@@ -51,10 +51,10 @@ def growing(model: VineModel, rng: np.random.Generator) -> BatchPolicy:
 
 
 def distances(model: VineModel, target: Array, states: Array) -> Mapping[str, Array]:
-    """Distance of the tip from the goal [m]: the smallest, at the end; whether it was ever within `TOLERANCE`."""
+    """Distance of the tip from the goal [m]: the smallest, at the end; whether it was ever within `GOAL_TOLERANCE`."""
     distance = np.linalg.norm(tip_position(model, states) - target, axis=-1)
     nearest = distance.min(axis=1)
-    return {"nearest [m]": nearest, "last [m]": distance[:, -1], "reached": (nearest < TOLERANCE).astype(np.float64)}
+    return {"nearest [m]": nearest, "last [m]": distance[:, -1], "reached": (nearest < GOAL_TOLERANCE).astype(np.float64)}
 
 
 def position(model: VineModel, states: Array) -> Array:
@@ -70,7 +70,7 @@ def body_constants(truth: Parameters) -> VineParameters:
 
 _SHARED: dict[str, Any] = {
     "starts": starts, "first_policy": growing, "force_scale": disturbance_scale, "measure": distances, "position": position,
-    "best": body_constants, "recorded": "VineGrow-v0", "dt": DT, "truth_constants": {"contact_timeconst": 2 * DT},
+    "best": body_constants, "recorded": "VineGrow-v0", "dt": VINE_STEP, "truth_constants": {"contact_timeconst": 2 * VINE_STEP},
 }  # fmt: skip
 
 FOUR = (

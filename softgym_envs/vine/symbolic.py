@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from .dynamics import VineSimulator
-from .links import IMPLICIT, SLOW
+from .links import DRY_RATE, IMPLICIT
 from .model import VineModel
 from .obstacles import Wall
 from .parameters import RATE_SPEED, VineParameters
@@ -210,7 +210,7 @@ def _objective(step: _Step) -> ca.SX:
         spacing = 0.5 * link.length + (0.5 * model.link_length if i else body["clamp_length"])
         bend, bending = theta - heading, link.rate - rate
         last = before - (x[model.num_links + i - 1] if i else 0.0)
-        damper = step.damper / spacing + body["bending_friction"] / (ca.fabs(last) + SLOW * spacing)
+        damper = step.damper / spacing + body["bending_friction"] / (ca.fabs(last) + DRY_RATE * spacing)
         joint = h * body["bending_stiffness"] * bend / spacing * bending + 0.5 * h * damper * bending**2
         total += link.here * joint
         earlier, velocity, rate, heading = earlier + old_arm, link.velocity, link.rate, theta

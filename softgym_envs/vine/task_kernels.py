@@ -9,7 +9,7 @@ from __future__ import annotations
 import warp as wp
 
 from ..core.numba_engine import kernel
-from .geometry import CIRCLE, WALL, Place, Shape, clearance
+from .geometry import CIRCLE, WALL, ObstaclePose, Shape, clearance
 from .links import count_links
 from .memory import Size
 
@@ -97,7 +97,7 @@ def read_ranges(
     for m in range(shapes.shape[0]):
         shape = shapes[m]
         angle = state[b, poses + 3 * m + 2]
-        place = Place()
+        place = ObstaclePose()
         place.p = wp.vec2d(state[b, poses + 3 * m], state[b, poses + 3 * m + 1])
         place.n = wp.vec2d(wp.cos(angle), wp.sin(angle))
         if clearance(p, shape, place) < limit:

@@ -49,7 +49,7 @@ from .task_kernels import (
 
 Array = NDArray[np.float64]
 
-FARTHEST = 100.0
+MAX_TIP_GOAL = 100.0
 """[m] Largest coordinate of a given goal."""
 
 
@@ -67,12 +67,12 @@ def disturbance_scale(model: VineModel) -> Array:
 
 REACH = Objective(tip_position, weights=(10.0, 10.0), control_weight=0.001)
 """Objective of planners [1/m^2]: squared distance of the tip from the goal. The task rewards progress in that distance."""
-TOLERANCE = 0.03
+GOAL_TOLERANCE = 0.03
 """[m] Distance within which the goal is reached."""
 OBS_MODES = ("sensors", "state")
 MAX_LEVEL = 3.0
 """Highest level of difficulty."""
-SLOW = 0.15
+MAX_GOAL_SPEED = 0.15
 """[m/s] A tip that sweeps over the goal faster than this has not reached it; growth is at most 0.1 m/s."""
 RAYS = np.deg2rad([-80.0, -60.0, -40.0, -20.0, 0.0, 20.0, 40.0, 60.0, 80.0])
 """(R,) [rad]: directions of the range readings from the tip's heading."""
@@ -96,7 +96,7 @@ class ReachGoal:
     """"sensors" or "state"."""
     control_weight: float = REACH.control_weight
     """Weight of the mean squared action."""
-    tolerance: float = TOLERANCE
+    tolerance: float = GOAL_TOLERANCE
     """[m]"""
     hold_time: float = 0.0
     """Time for which the tip is to stay at the goal [s]; 0: reaching it is enough."""
@@ -208,7 +208,7 @@ class ReachGoal:
         context = np.zeros((len(state), len(self.context_names)))
         context[:, [GOAL_X, GOAL_Y]] = [scene.goal for scene in drawn]
         if "goal" in start.options:
-            context[:, [GOAL_X, GOAL_Y]] = check_place("option 'goal'", start.options["goal"], (2,), FARTHEST)
+            context[:, [GOAL_X, GOAL_Y]] = check_place("option 'goal'", start.options["goal"], (2,), MAX_TIP_GOAL)
         context = self._track(state, context)
         context[:, APPROACHED] = context[:, DISTANCE]
         return state, context
@@ -247,7 +247,7 @@ class ReachGoal:
     def _track(self) -> RowKernel:
         around = shape_arrays(self.model.obstacles, "cpu")
         rays = np.stack([np.cos(RAYS), np.sin(RAYS)], axis=1)[: self.num_rays]
-        wanted = (self.tolerance, SLOW, self.control_period, self.hold_time)
+        wanted = (self.tolerance, MAX_GOAL_SPEED, self.control_period, self.hold_time)
         structure = (make_size(self.model, 1.0, 0), *around, rays, RANGE, *wanted)
         width = len(self.context_names)
         return RowKernel(TRACK, structure, (self.model.layout.nx, width), width)

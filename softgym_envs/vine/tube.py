@@ -46,7 +46,7 @@ _least_force = wp.constant(wp.float64(1e-9))
 
 
 @wp.struct
-class Body:
+class TubeData:
     """Constants of one row."""
 
     ei: wp.float64
@@ -84,7 +84,7 @@ class Body:
 @wp.func
 def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float64):
     """Row b's constants."""
-    body = Body()
+    body = TubeData()
     body.ei = constants[b, EI]
     body.damp = constants[b, BEND_DAMP]
     body.rho = constants[b, DENSITY]
@@ -112,7 +112,7 @@ def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float6
 
 
 @wp.func
-def bending_moment(curvature: wp.float64, body: Body, wrinkling: int):
+def bending_moment(curvature: wp.float64, body: TubeData, wrinkling: int):
     """EI kappa up to M_w = pi P R^3 / 2; beyond, the moment of `bending`."""
     out = body.ei * curvature
     linear = wp.abs(out)
@@ -127,7 +127,7 @@ def bending_moment(curvature: wp.float64, body: Body, wrinkling: int):
 
 
 @wp.func
-def muscle_moment(curvature: wp.float64, left: wp.float64, right: wp.float64, body: Body):
+def muscle_moment(curvature: wp.float64, left: wp.float64, right: wp.float64, body: TubeData):
     """G p max(0, 1 - kappa / kappa_full) of the left muscle minus the same of the right one at -kappa."""
     return body.gain * (
         left * wp.max(_zero, _one - curvature / body.full) - right * wp.max(_zero, _one + curvature / body.full)
@@ -135,14 +135,14 @@ def muscle_moment(curvature: wp.float64, left: wp.float64, right: wp.float64, bo
 
 
 @wp.func
-def growth_force(bends: wp.float64, length: wp.float64, body: Body):
+def growth_force(bends: wp.float64, length: wp.float64, body: TubeData):
     """max(0, A (P - P_y) - q L - C (exp(mu_c Theta) - 1)): what is left for growth at no speed [N]."""
     around = body.bend_drag * (wp.exp(body.tail_friction * bends) - _one)
     return wp.max(_zero, body.head - body.tail_drag * length - around)
 
 
 @wp.func
-def growth_inertia(growth: wp.float64, force: wp.float64, length: wp.float64, h: wp.float64, body: Body):
+def growth_inertia(growth: wp.float64, force: wp.float64, length: wp.float64, h: wp.float64, body: TubeData):
     """2 rho L + h c [kg], c v = A (v / phi)^(1/n): the force of the speed, implicit, with c of the last step's speed.
 
     At rest, c is that of the speed that the force reaches.
