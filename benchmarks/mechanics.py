@@ -23,10 +23,10 @@ import casadi as ca
 import gymnasium as gym
 import numpy as np
 import tyro
+from step_times import step_times
 
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.core.timing import step_times
 from softgym_envs.loop.build import held
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel

@@ -13,9 +13,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import tyro
+from step_times import step_times
 
 from softgym_envs.core.files import write_json
-from softgym_envs.core.timing import machine, step_times
+from softgym_envs.core.timing import machine
 from softgym_envs.rooms import tasks
 
 

@@ -25,11 +25,11 @@ from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import TUBE, first_state, measurement, program
-from softgym_envs.vine.symbolic import engine_pairs
 from sysid import FitProblem, FitResult, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed
+from reproductions.jitosho2021.engine_pairs import engine_pairs
 from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)

@@ -233,9 +233,7 @@ class TestVectors:
     def test_wrong_values_are_named(self):
         with pytest.raises(ParameterError, match=r"stiffness1 = 20\.0 N m/rad, allowed is"):
             Segments().replace(stiffness=[1.0, 20.0, 3.0])
-        with pytest.raises(
-            ParameterError, match="stiffness has 2 values, expected one, or one for each of stiffness0"
-        ):
+        with pytest.raises(ParameterError, match="stiffness has 2 values, expected one, or one for each of stiffness0"):
             Segments().replace(stiffness=[1.0, 2.0])
         with pytest.raises(ParameterError, match="unknown constant 'stiffness3'"):
             Segments().replace(stiffness3=1.0)

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("casadi")
 import casadi
 
+from reproductions.jitosho2021.engine_pairs import engine_pairs
 from reproductions.jitosho2021.experiments import NOISE, record_oscillation, record_wall
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.trajectory import TrajectorySet
@@ -23,7 +24,7 @@ from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.obstacles import circle, wall
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import TUBE, first_state, measurement, program
-from softgym_envs.vine.symbolic import complementarity_form, engine_pairs, tracked_points
+from softgym_envs.vine.symbolic import complementarity_form, tracked_points
 from sysid import FitProblem, SimultaneousOptions, simultaneous, single_shooting
 from sysid.methods.simultaneous import solve
 

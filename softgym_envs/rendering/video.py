@@ -22,7 +22,7 @@ GIF_COLORS = 256
 class FrameRecorder(Sequence[Image]):
     """Frames kept compressed in memory (some 50 kB each) until they are written.
 
-    >>> recorder = Recorder()
+    >>> recorder = FrameRecorder()
     >>> recorder.add(np.zeros((4, 6, 3), dtype=np.uint8))
     >>> len(recorder), recorder[0].shape
     (1, (4, 6, 3))
