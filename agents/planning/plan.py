@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.base import BaseSimulator
+from softgym_envs.core.base import embedded
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.hard import seen
 from softgym_envs.core.parameters import Parameters
@@ -203,8 +203,7 @@ def own_entries(simulator: Simulator, state: Array) -> Array:
 
 def in_world(world: Simulator, state: Array) -> Array:
     """States of the robot's model as states of a world, at rest in its further entries; states of the world as they are."""
-    fits = isinstance(world, BaseSimulator) and np.shape(state)[-1:] == (world.model.layout.nx,)
-    return world.embed(np.asarray(state, dtype=np.float64)) if isinstance(world, BaseSimulator) and fits else state
+    return embedded(world, state)
 
 
 def check_world(planner: Simulator, world: Simulator) -> None:

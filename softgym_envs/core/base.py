@@ -77,6 +77,23 @@ class Bounded(Protocol):
         ...
 
 
+def layout_of(simulator: Simulator) -> StateLayout | None:
+    """Layout of a simulator's state; None for a user's, which need not derive from `BaseSimulator`."""
+    return simulator.layout if isinstance(simulator, BaseSimulator) else None
+
+
+def model_width(simulator: Simulator) -> int:
+    """Length of the model's state, with which those of the simulator begin; of a user's simulator, the whole."""
+    return int(simulator.model.layout.nx) if isinstance(simulator, BaseSimulator) else simulator.nx
+
+
+def embedded(simulator: Simulator, state: Array) -> Array:
+    """States (..., nx) from those of the model, at rest in further entries; whole states and a user's as they are."""
+    if not isinstance(simulator, BaseSimulator) or np.shape(state)[-1:] != (model_width(simulator),):
+        return state
+    return simulator.embed(np.asarray(state, dtype=np.float64))
+
+
 def check_state(name: str, state: Array, simulator: Simulator) -> Array:
     """Check states (B, nx) of a simulator; quaternions of nearly unit length are normalised.
 
@@ -84,11 +101,12 @@ def check_state(name: str, state: Array, simulator: Simulator) -> Array:
         ShapeError: A quaternion is far from unit length.
         OptionError: An entry is out of the model's range (`Bounded`).
     """
-    if not isinstance(simulator, BaseSimulator):
+    layout, model = layout_of(simulator), getattr(simulator, "model", None)
+    if layout is None:
         return state
-    state = simulator.layout.unit(name, state)
-    if isinstance(simulator.model, Bounded):
-        low, high = simulator.model.state_bounds
+    state = layout.unit(name, state)
+    if isinstance(model, Bounded):
+        low, high = model.state_bounds
         largest = np.maximum(np.abs(low), np.abs(high))
         slack = np.where(np.isfinite(largest), SLACK * largest, 0.0)
         seen = state[:, : len(low)]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.base import BaseSimulator, check_state
+from ..core.base import BaseSimulator, check_state, embedded, model_width
 from ..core.contract import CheckedTask, Result, call
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
@@ -94,7 +94,7 @@ class Episodes:
         self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)
         self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
         self._noise = settings.sensor_noise * np.array([e.scale for e in entries] + known * [0.0])
-        self._seen = simulator.model.layout.nx if isinstance(simulator, BaseSimulator) else simulator.nx
+        self._seen = model_width(simulator)
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
@@ -111,7 +111,7 @@ class Episodes:
         self.observed = np.zeros((self._rows, len(self.low)))
         self._clock, self._since = 0, np.zeros(self._rows, dtype=np.int64)
         self.parameters = self.nominal
-        self._checks_once = isinstance(simulator, BaseSimulator) and type(simulator).step is BaseSimulator.step
+        self._checks_once = getattr(type(simulator), "step", None) is BaseSimulator.step
         self._checked = False
         self._remembers = isinstance(task, RemembersControls)
         self._task: Any = CheckedTask(task, simulator, self._seen)
@@ -186,7 +186,7 @@ class Episodes:
 
     def _whole(self, state: Array) -> Array:
         """Extend states of the robot's model to states of the world: further entries are at rest."""
-        return state if self._all_seen else self.simulator.embed(state)  # type: ignore[attr-defined]
+        return state if self._all_seen else embedded(self.simulator, state)
 
     def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
         if value is None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.base import BaseSimulator
+from softgym_envs.core.base import layout_of
 from softgym_envs.core.errors import DataError, OptionError, ParameterError, shown
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.recipe import Measurement
@@ -305,9 +305,9 @@ class FitProblem:
 
         A unit quaternion has three independent errors in its four numbers.
         """
-        if self.full_state or self.measurement is not None or not isinstance(self.simulator, BaseSimulator):
+        layout, places, found = layout_of(self.simulator), np.arange(self.simulator.nx), list[NDArray[np.intp]]()
+        if self.full_state or self.measurement is not None or layout is None:
             return ()
-        places, layout, found = np.arange(self.simulator.nx), self.simulator.layout, list[NDArray[np.intp]]()
         for column in self.state_columns:
             whole = np.flatnonzero(layout.whole(places == column))
             if whole[0] == column and len(whole) > 1 and np.isin(whole, self.state_columns).all():
@@ -394,7 +394,8 @@ class FitProblem:
         """Unknown tangent coordinates of a start; see `known_start`. All of them, where the full state is measured."""
         if self.full_state:
             return np.arange(self.simulator.n)
-        names = self.simulator.layout.tangent_names if isinstance(self.simulator, BaseSimulator) else ("",) * self.simulator.n
+        layout = layout_of(self.simulator)
+        names = layout.tangent_names if layout is not None else ("",) * self.simulator.n
         return np.flatnonzero([not any(fnmatchcase(name, pattern) for pattern in self.known_start) for name in names])
 
     @cached_property
@@ -410,7 +411,7 @@ class FitProblem:
     @cached_property
     def driven_tangent(self) -> NDArray[np.intp]:
         """(d,) places in the tangent of entries that only commands drive."""
-        layout = self.simulator.layout if isinstance(self.simulator, BaseSimulator) else None
+        layout = layout_of(self.simulator)
         return self._among(self.driven, layout.tangent_names if layout else ())
 
     def _among(self, patterns: tuple[str, ...], names: tuple[str, ...]) -> NDArray[np.intp]:

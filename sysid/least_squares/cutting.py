@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.base import BaseSimulator
+from softgym_envs.core.base import layout_of
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
@@ -87,8 +87,8 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
         told = problem.guess(trajectory.on_grid.window(trajectory.times[begin], trajectory.times[-1]))
         # A guess does not know what it leaves at rest (a motor's filter); a number of a quaternion is at rest by chance.
         known = told != rest
-        if isinstance(problem.simulator, BaseSimulator):
-            known = problem.simulator.layout.whole(known)
+        if (layout := layout_of(problem.simulator)) is not None:
+            known = layout.whole(known)
         simulated[begin] = np.where(known, told, simulated[begin])
     return np.asarray(simulated)
 
