@@ -126,12 +126,7 @@ def _fitted_again(system: ShootingSystem, varied: Varied, theta: Array) -> Array
 
 
 def by_chance(
-    system: ShootingSystem,
-    unlike: Unlike,
-    *,
-    project: Callable[[Array], Array],
-    jacobian: Array,
-    inverse: Array,
+    system: ShootingSystem, unlike: Unlike, *, project: Callable[[Array], Array], jacobian: Array, inverse: Array
 ) -> Array:
     """Possible errors of the constants (p,) [fit coordinate], 95 %: 1.96 s |M_i|; arguments are those of `left_open`."""
     segments = system.segments

@@ -294,11 +294,7 @@ CODES: dict[str, Code] = {
         "NOT CONVERGED, but used to predict, as errors on {data} are {percent:.3g} % of those before: no measurement of these "
         "constants",
     ),
-    "wrong_label": Code(
-        "Other units, axes or columns explain the data, these do not.",
-        "Correct the recordings.",
-        _label,
-    ),
+    "wrong_label": Code("Other units, axes or columns explain the data, these do not.", "Correct the recordings.", _label),
     "noise_understated": Code(
         "The given noise is far below that of the recordings.",
         "Correct `noise`, or leave it out.",
@@ -432,9 +428,7 @@ CODES: dict[str, Code] = {
         "at {value:.3g} s the prediction ({parameter}) is no better than standing still",
     ),
     "unknown_cause": Code(
-        "No candidate cause explains the mismatch.",
-        "Try the untested causes, or improve the model.",
-        _unknown_cause,
+        "No candidate cause explains the mismatch.", "Try the untested causes, or improve the model.", _unknown_cause
     ),
     "likely_cause": Code(
         "Candidate cause that takes most off the residuals.",
@@ -491,14 +485,10 @@ CODES: dict[str, Code] = {
         "constants are the mean of what noise within {limit:.3g} standard deviations allows, intervals 95 % of it",
     ),
     "prediction_interval": Code(
-        "Errors that nine of ten predictions stay below.",
-        "Use these where the model does not fit.",
-        _predicted,
+        "Errors that nine of ten predictions stay below.", "Use these where the model does not fit.", _predicted
     ),
     "intervals_of_model": Code(
-        "Intervals are of this model's best constants, not of the robot's.",
-        "Trust the prediction intervals.",
-        _of_the_model,
+        "Intervals are of this model's best constants, not of the robot's.", "Trust the prediction intervals.", _of_the_model
     ),
 }
 """Code -> what it means."""

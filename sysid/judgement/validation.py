@@ -143,11 +143,7 @@ def _rms(errors: Array) -> float:
 
 
 def _windows(
-    pair: tuple[Judged, Judged],
-    trajectory: Trajectory,
-    steps: list[int],
-    measurement: Measurement | None,
-    estimated: int,
+    pair: tuple[Judged, Judged], trajectory: Trajectory, steps: list[int], measurement: Measurement | None, estimated: int
 ) -> Array:
     """Errors (W, horizons, 3 predictors, ny): NaN past the end or where nothing was measured, infinity where diverged."""
     problem, _ = pair[0]

@@ -162,11 +162,7 @@ def with_others(
 
 
 def set_apart(
-    problem: FitProblem,
-    follow: Callable[[Any, Trajectory], Tracker],
-    alike: Alike,
-    theta: Array,
-    noise: Mapping[str, float],
+    problem: FitProblem, follow: Callable[[Any, Trajectory], Tracker], alike: Alike, theta: Array, noise: Mapping[str, float]
 ) -> dict[str, Unlike]:
     """Cause -> derivatives of the innovations at theta (p,) by differences between parts that are assumed to be alike."""
     found: dict[str, Unlike] = {}

@@ -86,10 +86,7 @@ class InnovationOptions:
 
 
 def innovations(
-    problem: FitProblem,
-    options: InnovationOptions | None = None,
-    choices: Choices | None = None,
-    alike: Alike | None = None,
+    problem: FitProblem, options: InnovationOptions | None = None, choices: Choices | None = None, alike: Alike | None = None
 ) -> FitResult:
     """Identify; see the module docstring.
 

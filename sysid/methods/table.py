@@ -22,10 +22,7 @@ from .mpec import MpecOptions, mpec
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .simultaneous import SimultaneousOptions, chosen_outputs, simultaneous
 
-OFFERS = {
-    "complementarity": "no complementarity form of its physics step",
-    "program": "no symbolic step with measured columns",
-}
+OFFERS = {"complementarity": "no complementarity form of its physics step", "program": "no symbolic step with measured columns"}
 """Field of a `Recipe` that a method may need -> error message without it."""
 
 

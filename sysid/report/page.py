@@ -147,10 +147,7 @@ def _cost(result: FitResult) -> Any:
     taken = [e for e in result.log if e.accepted]
     axes.semilogy([e.iteration for e in taken], [max(e.cost, 1e-300) for e in taken], "o-", color=BLUE, markersize=4)
     axes.set_xlabel("iteration", fontsize=9)
-    axes.set_ylabel(
-        "cost (a jump up: new weights)" if any(np.diff([e.cost for e in taken]) > 0) else "cost",
-        fontsize=9,
-    )
+    axes.set_ylabel("cost (a jump up: new weights)" if any(np.diff([e.cost for e in taken]) > 0) else "cost", fontsize=9)
     plain_axes(axes)
     return figure
 
