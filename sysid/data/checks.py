@@ -11,18 +11,15 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import Measurement
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Array, Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory
 
 from .wrong_labels import check_labels
 from .wrong_units import check_units
-
-Array = NDArray[np.float64]
 
 MIN_STEPS = 10
 """Smallest number of steps per recording."""

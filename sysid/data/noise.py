@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Array, Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-
-Array = NDArray[np.float64]
 
 WITHIN = 0.6827
 """Share of a normal distribution within one standard deviation."""

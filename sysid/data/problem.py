@@ -21,7 +21,7 @@ from softgym_envs.core.errors import DataError, OptionError, ParameterError, sho
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.sensors import posed, sensed
-from softgym_envs.core.simulator import Simulator, borne_bounds, check_array
+from softgym_envs.core.simulator import Array, Simulator, borne_bounds, check_array
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
@@ -29,7 +29,6 @@ from . import checks
 from .noise import noise_of, noisy_states, roughness
 from .view import POSE, SENSED, Commands, View
 
-Array = NDArray[np.float64]
 FEW_PARTS, MANY_PARTS = 5, 20
 """Parts of a row, over which commands are averaged: the most up to 20, or if these are fewer than 5, the fewest above 20."""
 OF_CONSTANTS = {"start", "prior", "view", "suspects", "limits"}

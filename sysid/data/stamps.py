@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .problem import FitProblem
+from softgym_envs.core.simulator import Array
 
-Array = NDArray[np.float64]
+from .problem import FitProblem
 
 STEP = 1e-6
 """Step of differences along tangents."""

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters, param
-
-Array = NDArray[np.float64]
+from softgym_envs.core.simulator import Array
 
 
 @dataclass(frozen=True)

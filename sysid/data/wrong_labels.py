@@ -15,8 +15,9 @@ import numpy as np
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 
-from .wrong_units import Array, prediction_errors, quantities
+from .wrong_units import prediction_errors, quantities
 
 if TYPE_CHECKING:
     from .checks import Checked

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Array, Simulator
 
 if TYPE_CHECKING:
     from .checks import Checked
 
-Array = NDArray[np.float64]
 
 TRAVEL = 200.0
 """Recordings travel at most this many times as far as the simulator with the start constants."""

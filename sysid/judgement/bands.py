@@ -18,16 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
 from ..data.wrong_units import quantities
 from .starts import predicted, rows_of_start, rows_unknown, starts_of, without_first
-
-Array = NDArray[np.float64]
 
 SHARE = 0.9
 HORIZONS = (0.5, 1.0)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from softgym_envs.core.errors import DataError, ShapeError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..least_squares.cutting import cut
@@ -28,8 +29,6 @@ from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .residuals import WeightedResiduals, weighted_residuals
 from .starts import FEWEST, OnlyStarts, rows_unknown, without_first
-
-Array = NDArray[np.float64]
 
 OUTLIERS = 0.02
 """Share of numbers that may be outliers of a camera."""

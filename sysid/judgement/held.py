@@ -24,16 +24,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
+
+from softgym_envs.core.simulator import Array
 
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .laws import Varied, change
 from .residuals import WeightedResiduals, weighted_residuals
 from .whiteness import ALARM
-
-Array = NDArray[np.float64]
 
 FIRST, LARGEST = 1e-3, 0.1
 """[fit coordinate] First and largest change of a constant that is tried."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
 from .result import Estimate
 from .scan import Compatible
 from .sides import OneSided
 from .uncertainty import Identifiability
-
-Array = NDArray[np.float64]
 
 ASSUMED = 0.5**0.5
 """Share of the prior's standard deviation: above it the prior holds more information than the data."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog
@@ -38,8 +38,6 @@ from .uncertainty import (
 from .validation import open_loop, trace
 from .verdicts import ESTIMATED, Evidence, diagnostics, misfit
 from .whiteness import Whiteness, whiteness
-
-Array = NDArray[np.float64]
 
 NOTHING = 0.3
 """Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise, whose

@@ -24,14 +24,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .uncertainty import quantile_95
-
-Array = NDArray[np.float64]
 
 FAR = 0.02
 """[fit coordinate] Largest move of a constant for which the linear step is used. Poorly determined starts may turn a small

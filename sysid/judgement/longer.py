@@ -23,10 +23,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import Array
 
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
@@ -37,8 +37,6 @@ from .residuals import WeightedResiduals, weighted_residuals
 from .step import half_step_variation
 from .uncertainty import analyse
 from .whiteness import ALARM, NUMBERS, gamma_limit
-
-Array = NDArray[np.float64]
 
 FACTORS = (2, 4, 8)
 """Lengths of segments, as multiples of the fitted one."""

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.simulator import Array
+
 from ..least_squares.levenberg import triangle
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .uncertainty import column_lengths
-
-Array = NDArray[np.float64]
 
 CLUSTERS = 30
 """Stretches of time that count as independent with errors="clustered"."""

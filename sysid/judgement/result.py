@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.files import provenance
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
@@ -22,8 +22,6 @@ from .bands import Band
 from .sentences import Diagnostic, Severity
 from .uncertainty import Combination, PosteriorParameters
 from .validation import HorizonError, Trace
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import ParameterSpec
+from softgym_envs.core.simulator import Array
 
 from ..least_squares.system import ShootingSystem
-
-Array = NDArray[np.float64]
 
 VALUES = 33
 """K values per constant, evenly spaced over its range in fit coordinates."""

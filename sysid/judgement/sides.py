@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
+
+from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from .residuals import rank_of_starts
-
-Array = NDArray[np.float64]
 
 LEVEL, STILL = 0.95, 0.99
 """Quantiles of chi square; the second where starts lose their effect (the interval would be that of no motion)."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data import deadline
@@ -25,8 +26,6 @@ from ..data.view import delayed
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import HUBER, ShootingSystem, channel_scale
-
-Array = NDArray[np.float64]
 
 FIRST_PART, LONGEST_START = 0.25, 1.0
 """Share of a recording, and [s], that an unknown start is estimated from at most, where states are measured in part."""

@@ -23,10 +23,9 @@ from scipy import stats
 
 from softgym_envs.core.errors import FileFormatError
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, ParameterSpec
+from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import triangle
-
-Array = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-9
 """Singular values below this times the largest, of columns of unit length, are zero to rounding."""

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import Measurement
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..data.wrong_units import quantities
 from .starts import followed_whole, predicted, rows_of_start, rows_unknown, starts_of, without_first
-
-Array = NDArray[np.float64]
 
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Horizons [s]."""

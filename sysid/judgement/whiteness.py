@@ -33,11 +33,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
-Array = NDArray[np.float64]
+from softgym_envs.core.simulator import Array
 
 ALARM = 0.01
 """False-alarm rate of this test for fits of a right model."""

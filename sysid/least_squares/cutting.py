@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.base import layout_of
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from .segments import Segments
-
-Array = NDArray[np.float64]
 
 
 def cut(

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
 from ..data.view import Commands, delayed
-
-Array = NDArray[np.float64]
 
 
 def commanded(

@@ -21,12 +21,10 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
-
-Array = NDArray[np.float64]
+from softgym_envs.core.simulator import Array
 
 FALLS = 1e-6
 """Relative decrease of the cost by a linear problem that is more than rounding."""

@@ -23,14 +23,13 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 
 from ..data import deadline
 from ..data.problem import FitProblem
 from ..data.stamps import between, slopes_when_seen, when_seen
 from ..data.view import ACTING, POSE, Commands
 from .driven import commanded, followed
-
-Array = NDArray[np.float64]
 
 MAX_STATES, MAX_NUMBERS = 4_000_000, 1_000_000
 """Largest numbers of state entries, and of entries of derivatives, that one call of the simulator returns."""

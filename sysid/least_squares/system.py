@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+
+from softgym_envs.core.simulator import Array
 
 from .levenberg import triangle
 from .segments import MAX_STATES, Segments
-
-Array = NDArray[np.float64]
 
 HUBER = 2.0
 """Standard deviations beyond which a residual of a robust fit pulls no harder."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
@@ -30,8 +31,6 @@ from ..least_squares.levenberg import IterLog
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem, channel_scale
 from .shooting import uses_exact_derivatives
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

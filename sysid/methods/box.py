@@ -16,13 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
+
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
 from ..least_squares.system import ShootingSystem
-
-Array = NDArray[np.float64]
 
 SIDE = np.sqrt(3.0)
 """Half a side of the box [standard deviations of uniform noise]."""

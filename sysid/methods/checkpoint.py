@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.core.files import read_json, write_atomically
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..least_squares.levenberg import IterLog, LevenbergState, Outcome
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,16 +26,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.transcription import evaluated_steps, linearized_steps
 
 from ..data.problem import FitProblem
-
-Array = NDArray[np.float64]
 
 SMALLEST_STEP = 2.0**-12
 """Smallest step of the line search."""

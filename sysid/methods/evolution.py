@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
+from softgym_envs.core.simulator import Array
 
 from ..data.noise import noise_of
 from ..data.problem import FitProblem
@@ -23,8 +23,6 @@ from ..judgement.result import FitResult
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog
 from ..least_squares.system import ShootingSystem, channel_scale
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.noise import noise_of
@@ -21,8 +22,6 @@ from ..data.problem import FitProblem
 from ..judgement.laws import Unlike, Varied
 from ..least_squares.segments import Derivative, Segments
 from ..least_squares.system import ShootingSystem
-
-Array = NDArray[np.float64]
 
 CONTROL = "control:"
 """Prefix of names of the controls' noise."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
 from ..judgement.starts import OnlyStarts
@@ -25,8 +25,6 @@ from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import HUBER, ShootingSystem, channel_scale
 from .outliers import spread
-
-Array = NDArray[np.float64]
 
 BRIEF = LevenbergOptions(max_iterations=15, cost_tolerance=3e-3)
 """Options of every fit but the last."""

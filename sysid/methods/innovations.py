@@ -24,9 +24,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
@@ -36,8 +36,6 @@ from ..judgement.sentences import Diagnostic
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from .followed import CONTROL, Alike, Choices, Tracker, anchored, control_noise, set_apart, with_others
-
-Array = NDArray[np.float64]
 
 CHANCE = 3.3
 """Standard deviations of a correlation that noise may reach."""

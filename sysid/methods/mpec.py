@@ -27,11 +27,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm, ComplementarityPart
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.simulator import is_exact
+from softgym_envs.core.simulator import Array, is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
@@ -44,9 +43,6 @@ from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marqu
 from ..least_squares.system import ShootingSystem
 from .box import box_posterior
 from .collocation import Collocation, Point, window_of
-
-Array = NDArray[np.float64]
-
 
 CLOSER = 3
 """Number of nested grids: friction is found to a thousandth of its range."""

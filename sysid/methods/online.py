@@ -26,15 +26,13 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.simulator import is_exact
+from softgym_envs.core.simulator import Array, is_exact
 from softgym_envs.core.trajectory import UNKNOWN, Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..least_squares.cutting import cut
 from ..least_squares.segments import Segments
 from .mpec import solve
-
-Array = NDArray[np.float64]
 
 HALVINGS = 4
 """Number of tried step lengths, each half of the one before, while the objective rises."""

@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.sensors import points_of
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from ..judgement.starts import followed_whole
 from ..least_squares.segments import Segments
-
-Array = NDArray[np.float64]
 
 MEDIAN = 1.4826
 """Standard deviation of normal noise over the median of its sizes."""

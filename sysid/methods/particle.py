@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 
 from ..data.problem import FitProblem
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Residual, Simulator
+from softgym_envs.core.simulator import Array, Residual, Simulator
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-
-Array = NDArray[np.float64]
-
 
 R = TypeVar("R", bound=Residual)
 

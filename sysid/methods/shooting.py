@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.simulator import check_number, is_exact
+from softgym_envs.core.simulator import Array, check_number, is_exact
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
@@ -40,8 +39,6 @@ from .checkpoint import Journal
 from .growing import Beginning, Growing
 from .outliers import FAR, Cleaned, spread, without_outliers
 from .ways import OTHER_STEP, by_two_ways, ranked
-
-Array = NDArray[np.float64]
 
 Jacobian = Literal["auto", "exact", "differences", "one_sided"]
 LOWER = 0.95

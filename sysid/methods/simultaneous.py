@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.transcription import Arc, Decisions, Solution, Symbols, Transcription, casadi
 
@@ -39,7 +40,6 @@ from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marqu
 from .collocation import Window, window_of
 from .mpec import whole_recordings
 
-Array = NDArray[np.float64]
 Schedule = Sequence[NDArray[np.bool_]]
 """Contact schedule per recording (K, nz): True where f = 0 (a contact touches, a slider slides), False where z = 0."""
 

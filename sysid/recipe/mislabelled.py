@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
-from ..data.wrong_units import Array, hypotheses, quantities
+from ..data.wrong_units import hypotheses, quantities
 from ..judgement.result import FitResult
 from ..methods.shooting import ShootingOptions, single_shooting
 
