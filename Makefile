@@ -32,7 +32,7 @@ speed: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/tensegrity.py
 	$(BIN)/python benchmarks/rigid.py
 
-docs: $(READY)  ## Write docs/environments.md, docs/rooms and docs/task_cards.md from the code and results/
+docs: $(READY)  ## Write docs/environments.md, docs/systems and docs/task_cards.md from the code and results/
 	$(BIN)/python docs/generate.py
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder

@@ -1,10 +1,10 @@
 """Planners, learners and transfer studies for any environment, and trained policies; independent of robots."""
 
 from .api import evaluate, plan, train, transfer
-from .planning.cost import FeatureCost
-from .planning.ilqg import ILQGOptions, plan_ilqg
-from .planning.mpc import SamplingController, SamplingOptions
-from .planning.plan import run_closed_loop, run_policy
+from .control.cost import FeatureCost
+from .control.ilqg import ILQGOptions, plan_ilqg
+from .control.mpc import SamplingController, SamplingOptions
+from .control.plan import run_closed_loop, run_policy
 from .policies import pretrained
 
 __all__ = [

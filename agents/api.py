@@ -1,6 +1,6 @@
 """Public functions: plan, train, evaluate, transfer; the command line calls them and decides nothing itself.
 
-An environment is named by its id, with or without "softgym_envs:" in front. `params` are constants of the native engine: a
+An environment is named by its id, with or without "softgym_envs:" in front. `params` are parameters of the native engine: a
 fit.toml, or what `gym.make(..., params=)` takes. Further keywords are those of `gym.make` (model, level, action_memory, ...).
 """
 
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import git_commit, write_json
-from softgym_envs.core.room import NATIVE
 from softgym_envs.core.simulator import check_number
+from softgym_envs.core.system import NATIVE
 from softgym_envs.core.trajectory import is_whole
-from softgym_envs.rooms import room_of_task
+from softgym_envs.systems import system_of_task
 
 if TYPE_CHECKING:
+    from .control.optimal import OptimalMotion
+    from .control.plan import IterLog, Plan
     from .learning.evaluation import Evaluation
     from .learning.rl import Trained
-    from .planning.optimal import OptimalMotion
-    from .planning.plan import IterLog, Plan
-    from .study.summary import Summary
+    from .transfer.summary import Summary
 
 Array = NDArray[np.float64]
 Print = Callable[[str], None]
@@ -40,8 +40,8 @@ def _say(text: str) -> None:
 
 
 def _full_id(id: str) -> str:
-    """Id with the package in front, so that no import is needed; `OptionError` if no room has it."""
-    room_of_task(id)
+    """Id with the package in front, so that no import is needed; `OptionError` if no system has it."""
+    system_of_task(id)
     return id if ":" in id else f"softgym_envs:{id}"
 
 
@@ -61,8 +61,8 @@ def plan(
     """Plan a motion of a task's robot in our engine.
 
     Args:
-        id: Environment whose room declares a study of it; for "optimal" any whose engine has a symbolic step.
-        params: Constants of the engine; None: the room's initial guess ("optimal": the engine's defaults).
+        id: Environment whose system declares a study of it; for "optimal" any whose engine has a symbolic step.
+        params: Parameters of the engine; None: the system's initial guess ("optimal": the engine's defaults).
         method: "ilqg" (derivatives), "gps" (rollouts only), or "optimal" (direct transcription with IPOPT).
         end: "optimal": the final state (nx,), NaN where it is free.
         horizon: Control steps.
@@ -79,28 +79,28 @@ def plan(
         OptionError: Unknown id or method, a number out of its range, or no study of this task.
         UnstablePlanError: The simulation fails under the first controls.
     """
-    room, name = room_of_task(id), id.rpartition(":")[2]
+    system, name = system_of_task(id), id.rpartition(":")[2]
     check_number("seed", seed, low=0, whole=True)
     for what, value in (("horizon", horizon), ("iterations", iterations), ("restarts", restarts)):
         check_number(what, value, low=1, whole=True)
     check_number("period", period, positive=True, unit="s")
     if method == "optimal":
-        from .planning.optimal import Manoeuvre, plan_motion
+        from .control.optimal import Manoeuvre, plan_motion
 
         if end is None:
             raise OptionError("end is None: method 'optimal' needs the final state, NaN where it is free")
-        engine: Any = room.simulator(room.task(name).model, dt=period)
+        engine: Any = system.simulator(system.task(name).model, dt=period)
         start = engine.initial_state(1)[0]
         manoeuvre = Manoeuvre(start, np.asarray(end, dtype=np.float64), horizon, engine.control_bounds)
         return plan_motion(engine, manoeuvre, parameters=_constants(engine, params))
-    from .planning.gps import GPSOptions, plan_gps
-    from .planning.ilqg import ILQGOptions, plan_ilqg
-    from .planning.plan import random_controls
-    from .study.task import TransferTask
+    from .control.gps import GPSOptions, plan_gps
+    from .control.ilqg import ILQGOptions, plan_ilqg
+    from .control.plan import random_controls
+    from .transfer.task import TransferTask
 
     if method not in ("ilqg", "gps"):
         raise OptionError(f"method is {method!r}, allowed are 'ilqg', 'gps', 'optimal'")
-    task = TransferTask(room, name)
+    task = TransferTask(system, name)
     engine, rng = task.native(), np.random.default_rng(seed)
     if not is_whole(period, engine.dt):
         raise OptionError(f"period is {period:g} s, expected a whole number of physics steps of {engine.dt:g} s")
@@ -134,14 +134,14 @@ def train(
     progress: Print = _say,
     **keywords: Any,
 ) -> Trained:
-    """Train a policy, evaluate it in our engine and the room's first truth, draw its learning curve.
+    """Train a policy, evaluate it in our engine and the system's first ground truth, draw its learning curve.
 
     The folder gets policy.zip, checkpoints, progress.csv, TensorBoard files, curve.png and evaluation.json. It holds one
     training. Ctrl-C leaves a checkpoint there.
 
     Args:
         id: Environment.
-        params: Constants of the backend.
+        params: Parameters of the backend.
         steps: Control steps of all rows together, rounded up to whole updates.
         algorithm: "ppo" or "sac".
         backend: World of the training.
@@ -169,13 +169,13 @@ def train(
     from .learning.rl import LearningPoint, Training, begun
     from .learning.rl import train as learn
 
-    room, name = room_of_task(id), id.rpartition(":")[2]
+    system, name = system_of_task(id), id.rpartition(":")[2]
     folder = Path(out or Path("runs") / "train" / f"{name}_{algorithm}_{Path(backend).name}_{seed}")
     progress(f"seed {seed}, commit {git_commit()}, folder {folder}")
     given = {} if params is None else {"params": params}
     training = Training(
         _full_id(id), steps, algorithm, {"backend": backend, **keywords, **given}, num_envs, seed=seed,
-        checkpoint_every=checkpoint_every, overrides=room.learning_of(name, algorithm),
+        checkpoint_every=checkpoint_every, overrides=system.learning_of(name, algorithm),
     )  # fmt: skip
 
     def report(point: LearningPoint) -> None:
@@ -187,7 +187,7 @@ def train(
         found = learn(training, folder, resume=resume, report=report)
         plain = {key: value for key, value in keywords.items() if key not in TRAINING_ONLY}
         evaluations = {}
-        for world in dict.fromkeys((NATIVE, *list(room.truths)[:1], backend)):
+        for world in dict.fromkeys((NATIVE, *list(system.ground_truths)[:1], backend)):
             own = {**plain, "backend": world, **(given if world == backend else {})}
             evaluations[world] = evaluate_policy(
                 policy_of(found.model), training.env_id, episodes=episodes, seed=10_000_019, keywords=own
@@ -216,8 +216,8 @@ def evaluate(
         policy: A `Network`, a function from observations (B, no) to actions (B, na), a file (policy.zip of PPO, A2C or SAC
             with an MLP, or .npz), "pretrained", or None: no action.
         id: Environment.
-        backend: World of the episodes; "": the room's first truth.
-        params: Constants of the backend.
+        backend: World of the episodes; "": the system's first ground truth.
+        params: Parameters of the backend.
         episodes: Number of episodes.
         seed: Seed of the first one; no training starts from it.
         **keywords: Keywords of `gym.make_vec`. What the policy observes is known from its file.
@@ -236,14 +236,14 @@ def evaluate(
     full = _full_id(id)
     if isinstance(policy, (str, Path)):
         policy = load_policy(Path(policy), full)
-    own = {"backend": backend or first_truth(id), **getattr(policy, "keywords", {}), **keywords}
+    own = {"backend": backend or first_ground_truth(id), **getattr(policy, "keywords", {}), **keywords}
     own |= {} if params is None else {"params": params}
     return evaluate_policy(policy, full, episodes=episodes, seed=seed, keywords=own)
 
 
-def first_truth(id: str) -> str:
-    """The first truth of an id's room; our engine if it has none."""
-    return next(iter(room_of_task(id).truths), NATIVE)
+def first_ground_truth(id: str) -> str:
+    """The first ground truth of an id's system; our engine if it has none."""
+    return next(iter(system_of_task(id).ground_truths), NATIVE)
 
 
 def transfer(
@@ -262,7 +262,7 @@ def transfer(
     """Run or continue a transfer study: how well do controllers from the identified model work on the ground truth?
 
     Args:
-        study: TOML file of a study, the name of one that comes with a room ("smoke"), or the folder of one that ran: then
+        study: TOML file of a study, the name of one that comes with a system ("smoke"), or the folder of one that ran: then
             its report is written again.
         out: Folder; None: runs/transfer_<name>.
         executor: "serial", "processes", or "ray": a cluster; the numbers are the same.
@@ -281,7 +281,7 @@ def transfer(
         OptionError: The study cannot be run, or the folder holds another one.
         FileFormatError: A file is damaged.
     """
-    from .study.run import run_study
+    from .transfer.run import run_study
 
     counts = {"seeds": seeds, "datasets": datasets, "starts": starts}
     return run_study(
@@ -291,7 +291,7 @@ def transfer(
 
 
 def _constants(engine: Any, params: Any) -> Any:
-    """Constants of an engine from a file, a mapping or an object."""
+    """Parameters of an engine from a file, a mapping or an object."""
     default = engine.default_parameters
     if isinstance(params, Mapping):
         return default.replace(**params)

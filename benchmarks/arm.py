@@ -4,7 +4,7 @@
 
 MyoSuite stays in its own environment, whose interpreter is `--peer` (`python -m venv MYOSUITE; MYOSUITE/bin/pip install
 myosuite`); both sides take turns, round by round, times are of the processor. Its elbow (`myoElbowPose1D6MRandom-v0`) has 6
-muscles and is MuJoCo with steps of 2 ms, ours has 2 and makes implicit steps of 5 ms; so our MuJoCo twin runs, too. Steps
+muscles and is MuJoCo with steps of 2 ms, ours has 2 and makes implicit steps of 5 ms; so our MuJoCo model runs, too. Steps
 include all that an agent waits for, resets too.
 """
 
@@ -126,7 +126,7 @@ class Batch:
 def main(args: Args) -> None:
     """Measures, prints, writes."""
     peer = Peer(args.peer) if args.peer else None
-    sides: dict[str, Any] = {"single": Single("native"), "twin": Single("mujoco"), "batch": Batch(args.rows)}
+    sides: dict[str, Any] = {"single": Single("native"), "mujoco_model": Single("mujoco"), "batch": Batch(args.rows)}
     if peer is not None:
         sides["myosuite"] = peer
     times: dict[str, list[float]] = {name: [] for name in sides}
@@ -136,7 +136,8 @@ def main(args: Args) -> None:
     found: dict[str, Any] = {"us_per_step": {name: 1e6 * float(np.median(values)) for name, values in times.items()}}
     if peer is not None:
         each = {
-            name: [b / a for a, b in zip(times[name], times["myosuite"], strict=True)] for name in ("single", "batch", "twin")
+            name: [b / a for a, b in zip(times[name], times["myosuite"], strict=True)]
+            for name in ("single", "batch", "mujoco_model")
         }
         found |= {"peer": peer.versions, "times_as_fast": {name: float(np.median(values)) for name, values in each.items()}}
         found["range_of_rounds"] = {name: [min(values), max(values)] for name, values in each.items()}

@@ -40,10 +40,10 @@ from softgym_envs.core.base import BaseSimulator, PlainStructure, repeat_steps
 from softgym_envs.core.errors import MissingDependencyError
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.core.mujoco_engine import MujocoEngine
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.simulator import IntArray, Linearization
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from softgym_envs.engines.mujoco.engine import MujocoEngine
 from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_shooting
 from sysid.report.page import render
 
@@ -71,13 +71,13 @@ REQUIRED = (0.90, 0.99)
 
 @dataclass(frozen=True)
 class ChainParameters(Parameters):
-    """Constants of every joint: torque = -stiffness * angle - damping * rate."""
+    """Parameters of every joint: torque = -stiffness * angle - damping * rate."""
 
     stiffness: float = param(0.48, unit="N m/rad", bounds=(0.02, 2.0), scale="log", source="2.4 times the recorded chain's")
     damping: float = param(0.02, unit="N m s/rad", bounds=(5e-4, 0.05), scale="log", source="4 times the recorded chain's")
 
 
-TRUTH = ChainParameters(stiffness=0.2, damping=0.005)
+GROUND_TRUTH = ChainParameters(stiffness=0.2, damping=0.005)
 
 
 def chain_spec(sensors: Sensors) -> mujoco.MjSpec:
@@ -136,21 +136,21 @@ class ChainSimulator(BaseSimulator):
         index = np.arange(self.nx, dtype=np.intp)
         return MujocoEngine(chain_spec("joints").compile(), self.nx, self.nu, index, _write_constants, num_threads=1)
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        return self.engine.step(state, control, constants, substeps)
+    def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.step(state, control, parameter_values, substeps)
 
-    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         if self.at_once:
-            states = self._at_once(state, controls, constants, substeps)
+            states = self._at_once(state, controls, parameter_values, substeps)
             if (np.abs(states) < self.engine.speed_limit).all():  # else some row failed: let the engine judge
                 return states, np.zeros(len(state), dtype=np.int32)
-        return repeat_steps(lambda rows, x, u: self._step(x, u, constants[rows], substeps), state, controls)
+        return repeat_steps(lambda rows, x, u: self._step(x, u, parameter_values[rows], substeps), state, controls)
 
-    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
-        return self._differences(state, control, constants, substeps)
+    def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
+        return self._differences(state, control, parameter_values, substeps)
 
-    def _at_once(self, state: Array, controls: Array, constants: Array, substeps: int) -> Array:
-        models, data = self.engine.models(constants), self._data
+    def _at_once(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> Array:
+        models, data = self.engine.models(parameter_values), self._data
         physics = np.concatenate([np.zeros((len(state), 1)), state], axis=1)
         passed, _ = mujoco.rollout.rollout(models, data, physics, np.repeat(controls, substeps, axis=1))
         return np.concatenate([state[:, None], np.asarray(passed)[:, substeps - 1 :: substeps, 1:]], axis=1)
@@ -160,9 +160,9 @@ class ChainSimulator(BaseSimulator):
         return mujoco.MjData(self.engine.model)
 
 
-def _write_constants(model: mujoco.MjModel, constants: Array) -> None:
-    model.jnt_stiffness[:] = constants[0]
-    model.dof_damping[:] = constants[1]
+def _write_constants(model: mujoco.MjModel, parameter_values: Array) -> None:
+    model.jnt_stiffness[:] = parameter_values[0]
+    model.dof_damping[:] = parameter_values[1]
 
 
 def marker_positions(states: Array) -> Array:
@@ -181,7 +181,7 @@ ANGLES = Measurement(ChainSimulator().state_names[:JOINTS], lambda states: np.as
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Result of MuJoCo's own rollout for the true constants, without noise."""
+    """Result of MuJoCo's own rollout for the true parameters, without noise."""
 
     start: Array
     """(nx,)"""
@@ -213,14 +213,14 @@ class Recording:
 
 
 def record(sensors: Sensors, which: int = 0, *, amplitude: float = 0.2) -> Recording:
-    """Recording number `which`: random bent start, torque of three sines, by `mujoco.rollout` with the true constants."""
+    """Recording number `which`: random bent start, torque of three sines, by `mujoco.rollout` with the true parameters."""
     rng = np.random.default_rng([2026, which])
     start = np.concatenate([rng.uniform(0.0, 0.1, JOINTS), np.zeros(JOINTS)])
     t = DT * SUBSTEPS * np.arange(ROWS)
     phase, rate = rng.uniform(0, 2 * np.pi, 3), np.array([1.0, 2.3, 4.1])
     controls = amplitude * np.sin(2 * np.pi * rate * t[:, None] + phase).sum(axis=1, keepdims=True)
     model = chain_spec(sensors).compile()
-    _write_constants(model, TRUTH.to_vector())
+    _write_constants(model, GROUND_TRUTH.to_vector())
     _, sensed = mujoco.rollout.rollout(model, mujoco.MjData(model), np.concatenate([[0.0], start]), _held(controls))
     return Recording(start, controls, np.asarray(sensed[0, ::SUBSTEPS]), sensors, which)  # mj_step senses before it moves
 
@@ -245,7 +245,7 @@ class Fitted:
 
     def covers(self, name: str) -> bool:
         """Whether the interval contains the true constant."""
-        error = float(getattr(TRUTH, name)) - self.values[name]
+        error = float(getattr(GROUND_TRUTH, name)) - self.values[name]
         return -self.half_widths[name][0] <= error <= self.half_widths[name][1]
 
 
@@ -289,7 +289,7 @@ def plain_residual(
 
 
 def peer_parameters(start: ChainParameters) -> Any:
-    """The unknown constants for `mujoco.sysid`."""
+    """The unknown parameters for `mujoco.sysid`."""
 
     def setter(attribute: str) -> Callable[[mujoco.MjSpec, Any], None]:
         def write(spec: mujoco.MjSpec, parameter: Any) -> None:
@@ -329,7 +329,7 @@ def theirs(
     Args:
         recording: The recording.
         trajectory: Its noisy values.
-        start: Constants to start from.
+        start: Parameters to start from.
         residual: A `modify_residual` for it; None: its default.
         lag: See `peer_sequences`.
         off_bounds: Call its `move_off_bounds` first, as it advises for starts at a bound.
@@ -383,7 +383,7 @@ class Row:
     error: dict[str, float]
     """Constant -> RMS relative error."""
     covered: dict[str, int]
-    """Constant -> number of seeds whose 95 % interval contains the truth."""
+    """Constant -> number of seeds whose 95 % interval contains the ground truth."""
     calibrated: dict[str, bool]
     """Constant -> whether that share is in `REQUIRED`."""
     chance: dict[str, tuple[float, float]]
@@ -401,7 +401,7 @@ def summarise(tool: str, sensors: str, fits: list[Fitted]) -> Row:
     chance = {name: stats.binomtest(covered[name], count).proportion_ci(0.95, "exact") for name in names}
     return Row(
         tool, sensors, count, float(np.median([fit.seconds for fit in fits])),
-        {name: float(np.sqrt(np.mean((values[name] / getattr(TRUTH, name) - 1) ** 2))) for name in names},
+        {name: float(np.sqrt(np.mean((values[name] / getattr(GROUND_TRUTH, name) - 1) ** 2))) for name in names},
         covered, {name: REQUIRED[0] <= covered[name] / count <= REQUIRED[1] for name in names},
         {name: (float(chance[name].low), float(chance[name].high)) for name in names},
         {name: half[name] / (1.96 * float(np.std(values[name], ddof=1))) for name in names},
@@ -409,10 +409,10 @@ def summarise(tool: str, sensors: str, fits: list[Fitted]) -> Row:
 
 
 class Tool(Protocol):
-    """Function from a recording to constants and intervals."""
+    """Function from a recording to parameters and intervals."""
 
     def __call__(self, recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None, /) -> Fitted:
-        """Fit noisy values of a recording from these constants."""
+        """Fit noisy values of a recording from these parameters."""
         ...
 
 
@@ -463,8 +463,8 @@ def attempt(action: Callable[[], object]) -> str:
 
 
 def right(fit: Fitted) -> bool:
-    """Both constants within 1 %."""
-    return all(abs(value / getattr(TRUTH, name) - 1) < 0.01 for name, value in fit.values.items())
+    """Both parameters within 1 %."""
+    return all(abs(value / getattr(GROUND_TRUTH, name) - 1) < 0.01 for name, value in fit.values.items())
 
 
 CORNERS = tuple(ChainParameters(k, c) for k in (0.02, 2.0) for c in (5e-4, 0.05))
@@ -497,9 +497,7 @@ def hold_out() -> Demonstration:
     result = single_shooting(our_problem(split, first, second))
     errors = [e for e in result.open_loop if e.part == "test"]
     last = max(errors, key=lambda e: e.horizon)
-    found = (
-        f"ours: {1e3 * last.fitted:.2f} mm RMS after {last.horizon:g} s (start constants {1e3 * last.start:.0f} mm, noise 1 mm)"
-    )
+    found = f"ours: {1e3 * last.fitted:.2f} mm RMS after {last.horizon:g} s (start parameters {1e3 * last.start:.0f} mm, noise 1 mm)"
     offered = _has_option("hold", "valid", "test")
     return Demonstration(
         "hold-out error", len(errors) > 0, offered, f"{found}; theirs: {'offered' if offered else 'no option'}"
@@ -515,7 +513,7 @@ def _has_option(*words: str) -> bool:
 
 
 def start_at_bound() -> Demonstration:
-    """Fits from the four corners of the allowed range end at the truth, within 1 %."""
+    """Fits from the four corners of the allowed range end at the ground truth, within 1 %."""
     recording = record("markers")
     trajectory = recording.noisy(0)
     counts = {tool: sum(right(fit(recording, trajectory, c)) for c in CORNERS) for tool, fit in TOOLS.items()}
@@ -538,7 +536,8 @@ def multi_start() -> Demonstration:
 
 
 def true_times() -> Demonstration:
-    """Sensors stamped with the time at which they were read: the intervals contain the truth (10 seeds, joint angles)."""
+    """Sensors stamped with the time at which they were read: the intervals contain the ground truth (10 seeds, joint
+    angles)."""
     recording = record("joints")
     fits: dict[str, list[Fitted]] = {"ours": [], "theirs": []}
     for seed in range(10):
@@ -604,8 +603,8 @@ def main(args: Args) -> None:
         "command": " ".join(["python", "benchmarks/compare_mujoco_sysid.py", *sys.argv[1:]]),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
         "machine": {"cores": os.cpu_count(), "load": [round(value, 1) for value in os.getloadavg()], "threads_per_fit": 1},
-        "truth": dict(zip(TRUTH.names(), TRUTH.to_vector().tolist(), strict=True)),
-        "start": dict(zip(TRUTH.names(), ChainParameters().to_vector().tolist(), strict=True)),
+        "ground_truth": dict(zip(GROUND_TRUTH.names(), GROUND_TRUTH.to_vector().tolist(), strict=True)),
+        "start": dict(zip(GROUND_TRUTH.names(), ChainParameters().to_vector().tolist(), strict=True)),
         "noise": NOISE, "rows": [asdict(row) for row in rows], "seconds_step_by_step": slow,
         "demonstrations": [asdict(d) for d in demonstrations], "fits": every,
     }  # fmt: skip

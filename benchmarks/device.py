@@ -1,4 +1,4 @@
-"""Measure batches on a GPU and on the processor's cores, and their difference: the rooms whose engine runs on CUDA.
+"""Measure batches on a GPU and on the processor's cores, and their difference: the systems whose engine runs on CUDA.
 
 python benchmarks/device.py                             # cpu and cuda; some minutes, kernels of Warp are compiled first
 python benchmarks/device.py --rows 1024 8192 --out results/gpu_speed/numbers.json
@@ -18,15 +18,15 @@ import warp as wp
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.files import write_json
-from softgym_envs.core.timing import machine
-from softgym_envs.rooms import room
+from softgym_envs.engines.timing import machine
+from softgym_envs.systems import system
 
 ENGINES: dict[str, tuple[str, dict[str, Any], float]] = {
     "SUPERball, mode stick": ("tensegrity", {}, 1.0),
     "SUPERball, mode patch": ("tensegrity", {"contact": "patch"}, 1.0),
     "vine": ("vine", {}, 0.05),
 }
-"""Words -> room, options, largest random control."""
+"""Words -> system, options, largest random control."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Args:
     device: str = "cuda"
     """Device to compare with "cpu"."""
     ids: tuple[str, ...] = ("TensegrityRoll-v0", "VineGrow-v0", "VineWall-v0")
-    """Ids of rooms whose engine has a device."""
+    """Ids of systems whose engine has a device."""
     rows: tuple[int, ...] = (1024, 8192)
     """Rows per batch."""
     steps: int = 20
@@ -49,7 +49,7 @@ def apart(name: str, options: dict[str, Any], largest: float, device: str) -> fl
     """Largest difference of states after 64 rows of 30 random controls, 10 physics steps each."""
     ends = []
     for where in ("cpu", device):
-        simulator = room(name).simulator(device=where, options=options)
+        simulator = system(name).simulator(device=where, options=options)
         controls = np.random.default_rng(0).uniform(0.0, largest, (64, 30, simulator.nu))
         states, status = simulator.rollout(simulator.initial_state(64), controls, substeps=10)
         ends.append(np.where(status[:, None] == 0, states[:, -1], np.nan))

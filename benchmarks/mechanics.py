@@ -2,7 +2,8 @@
 
 One process, times of its processors (other load does not count, but slows them: lines of environments are the best of 20
 rounds). CasADi solves the same equations, and its states are compared: SX, interpreted, `rootfinder("newton")` with its own
-derivatives. MuJoCo moves the room's twin for the same 50 ms of random torques, in steps of 2 ms, its coarsest stable ones
+derivatives. MuJoCo moves the system's MuJoCo model for the same 50 ms of random torques, in steps of 2 ms, its coarsest stable
+ones
 (ours: 10 ms). Control steps of `LoopReach-v0` (50 ms, random actions) are made with Gymnasium; with the resets counted they
 include all that an agent waits for. Those of rows are by the clock, on all cores: the median of rounds.
 """
@@ -27,12 +28,12 @@ from step_times import step_times
 
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.loop.build import held
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
-from softgym_envs.loop.mujoco import MAX_TREE_STEP, LoopTwin
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.symbolic import step_equations
+from softgym_envs.systems.loop.build import held
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import ARM, PARAMETERS, LoopModel
+from softgym_envs.systems.loop.mujoco import MAX_TREE_STEP, MujocoLoop
 
 GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
 """[N m/rad]"""
@@ -93,24 +94,24 @@ class Case:
 
     def __init__(self, links: int, steps: int) -> None:
         model = LoopModel(links)
-        self.mechanism, self.constants = Mechanism(model.tree, 0.01, CONSTANTS), model.defaults
+        self.mechanism, self.parameter_values = Mechanism(model.tree, 0.01, PARAMETERS), model.defaults
         self.tree, n = model.tree, self.mechanism.n
         q = np.zeros((1, n))
         q[0, :7] = model.start
-        rest = self.mechanism.rest(q, constants=self.constants, held=ARM)
-        self.start = self.mechanism.rest_state(rest.q, rest.needed[:, :7], self.constants)
+        rest = self.mechanism.rest(q, parameter_values=self.parameter_values, held=ARM)
+        self.start = self.mechanism.rest_state(rest.q, rest.needed[:, :7], self.parameter_values)
         self.gains = np.hstack([np.diag(GAINS), np.zeros((7, 2 * n - 7))])
         wave = 0.05 * np.sin(0.01 * np.arange(steps)[:, None] * np.array([1.0, 0.8, 1.2, 0.9, 1.1, 0.7, 1.0]))
         self.controls = (rest.needed[:, :7] + (rest.q[:, :7] + wave) * GAINS)[None]
 
     def motion(self, steps: int) -> Any:
         """Simulate by our engine."""
-        return self.mechanism.simulate(self.start, self.controls[:, :steps], self.constants, gains=self.gains)
+        return self.mechanism.simulate(self.start, self.controls[:, :steps], self.parameter_values, gains=self.gains)
 
 
 def casadi_step(case: Case) -> Any:
     """casadi.Function (x, u, c) -> next x; Newton's method for (q+, lambda) from (q, 0), then p+."""
-    g, n = step_equations(case.tree, CONSTANTS, 0.01), case.mechanism.n
+    g, n = step_equations(case.tree, PARAMETERS, 0.01), case.mechanism.n
     x, u, c, y, lam = (ca.SX.sym(name, g.size1_in(k)) for k, name in enumerate(("x", "u", "c", "y", "l")))
     first = ca.vertcat(y[:n], ca.SX.zeros(n))
     rows = g(x, u, c, first, lam)
@@ -135,24 +136,24 @@ def compare(case: Case, args: Args) -> list[Row]:
     }
     step = casadi_step(case)
     chain = step.mapaccum(short)
-    U, C, x = ca.DM(case.controls[0, :short].T), ca.DM(case.constants), ca.DM(case.start[0])
+    U, C, x = ca.DM(case.controls[0, :short].T), ca.DM(case.parameter_values), ca.DM(case.start[0])
     theirs = np.array(chain(x, U, ca.repmat(C, 1, short))).T
     gap = np.abs(theirs - motion.states[0, 1 : short + 1]).max()
     print(f"status {motion.status.tolist()}, states differ from CasADi's by {gap:.1e} at most over {short} steps")
-    constants = ca.MX.sym("c", C.numel())
-    cost = ca.sum1(ca.sum2(chain(x, U, ca.repmat(constants, 1, short))))
-    gradient = ca.Function("gradient", [constants], [ca.gradient(cost, constants)])
-    exact = mechanism.gradient(case.motion(short), np.ones((1, short + 1, mechanism.nx))).constants[0]
+    parameter_values = ca.MX.sym("c", C.numel())
+    cost = ca.sum1(ca.sum2(chain(x, U, ca.repmat(parameter_values, 1, short))))
+    gradient = ca.Function("gradient", [parameter_values], [ca.gradient(cost, parameter_values)])
+    exact = mechanism.gradient(case.motion(short), np.ones((1, short + 1, mechanism.nx))).parameter_values[0]
     print(f"gradients differ by {np.abs(np.array(gradient(C))[:, 0] - exact).max() / np.abs(exact).max():.1e}, relative")
     slow_step = seconds(lambda: chain(x, U, ca.repmat(C, 1, short)), 2) / short
     slow_gradient = seconds(lambda: gradient(C), 1) / short
-    count = len(CONSTANTS)
+    count = len(PARAMETERS)
     return [
         Row("one step", ours["step"], slow_step),
         Row("one gradient, per step, with its simulation", ours["step"] + ours["adjoint"], slow_gradient),
         Row(f"one gradient of {steps} steps", (ours["step"] + ours["adjoint"]) * steps, slow_gradient * steps),
-        Row(f"adjoint alone, per step, {count} constants", ours["adjoint"], None),
-        Row(f"forward sensitivities, per step, {count} constants", ours["forward"], None),
+        Row(f"adjoint alone, per step, {count} parameters", ours["adjoint"], None),
+        Row(f"forward sensitivities, per step, {count} parameters", ours["forward"], None),
     ]
 
 
@@ -177,7 +178,7 @@ def environments(args: Args) -> list[Row]:
     model = held(LoopModel(args.links))
     worlds: tuple[tuple[Simulator, int], ...] = (
         (LoopSimulator(model), 5),
-        (LoopTwin(model, dt=MAX_TREE_STEP), round(0.05 / MAX_TREE_STEP)),
+        (MujocoLoop(model, dt=MAX_TREE_STEP), round(0.05 / MAX_TREE_STEP)),
     )
     moved = []
     for world, substeps in worlds:

@@ -1,4 +1,5 @@
-"""Speed of the rigid room, side by side with MuJoCo in one process: prints a table and writes results/rigid_speed/numbers.json.
+"""Speed of the rigid system, side by side with MuJoCo in one process: prints a table and writes
+results/rigid_speed/numbers.json.
 
 Both sides run in turn, round by round, on one core if one row moves; every ratio is the median over rounds. Our steps are
 longer (implicit, no penalty): a second column gives simulated time per second of computing. MuJoCo's side is mujoco.rollout's
@@ -19,10 +20,10 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.files import git_commit, write_atomically
-from softgym_envs.core.timing import rate
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
+from softgym_envs.engines.timing import rate
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.mujoco import MujocoBlock, MujocoParticles
 
 
 @dataclass
@@ -50,11 +51,11 @@ class Row:
     """Simulated seconds per second, ours over MuJoCo's."""
 
 
-def mj_loop(twin: Any, state: np.ndarray, steps: int) -> Callable[[], object]:
-    """Run only mj_step, from a moving state of the twin: no Python per step."""
-    model = twin.mj_model()
+def mj_loop(mujoco_model: Any, state: np.ndarray, steps: int) -> Callable[[], object]:
+    """Run only mj_step, from a moving state of the MuJoCo model: no Python per step."""
+    model = mujoco_model.mj_model()
     data = mujoco.MjData(model)
-    order = twin.engine.state_index
+    order = mujoco_model.engine.state_index
     data.qpos[:], data.qvel[:] = state[order[: model.nq]], state[order[model.nq :]]
     physics = np.concatenate([[0.0], data.qpos, data.qvel])
 
@@ -85,13 +86,13 @@ def compare(what: str, ours: Any, theirs: Any, state: np.ndarray, rounds: int, s
 def main(args: Args) -> None:
     """Measure, print, save."""
     model = BlockModel()
-    twin, particle = BlockTwin(model), ParticleTwin()
-    sliding = twin.initial_state()[0]
+    mujoco_model, particle = MujocoBlock(model), MujocoParticles()
+    sliding = mujoco_model.initial_state()[0]
     sliding[3:6] = (2.0, 0.5, 3.0)
     ball = np.array([0.0, 0.0, 20.0, 0.0])
     rows = [
-        compare("block pulled by a weight, 32-edged cones", BlockSimulator(model), twin, sliding, args.rounds, 60),
-        compare("block, 8-edged cones", BlockSimulator(BlockModel(num_directions=8)), twin, sliding, args.rounds, 60),
+        compare("block pulled by a weight, 32-edged cones", BlockSimulator(model), mujoco_model, sliding, args.rounds, 60),
+        compare("block, 8-edged cones", BlockSimulator(BlockModel(num_directions=8)), mujoco_model, sliding, args.rounds, 60),
         compare("particle that slides", ParticleSimulator(dt=0.005), particle, ball, args.rounds),
     ]
     lines = ["| what | ours [steps/s] | MuJoCo [steps/s] | ratio | dt ours, MuJoCo [ms] | simulated time, ratio |"]

@@ -16,8 +16,8 @@ import tyro
 from step_times import step_times
 
 from softgym_envs.core.files import write_json
-from softgym_envs.core.timing import machine
-from softgym_envs.rooms import tasks
+from softgym_envs.engines.timing import machine
+from softgym_envs.systems import tasks
 
 
 @dataclass(frozen=True)

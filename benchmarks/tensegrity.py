@@ -18,12 +18,12 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.files import write_json
-from softgym_envs.core.timing import Rate, alone, compare, machine, table
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.mujoco import TensegrityTwin
+from softgym_envs.engines.timing import Rate, alone, compare, machine, table
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.mujoco import MujocoTensegrity
 
 DATA_SHEET = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
-"""The recipe's guess before identification: motors pull three times as far, and rods touch each other."""
+"""The procedure's guess before identification: motors pull three times as far, and rods touch each other."""
 
 
 @dataclass
@@ -38,11 +38,11 @@ class Args:
 
 def single_robot(rounds: int) -> list[Rate]:
     """Measure substeps and gradients of one robot."""
-    simulator, twin = TensegritySimulator(), TensegrityTwin()
+    simulator, mujoco_model = TensegritySimulator(), MujocoTensegrity()
     state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=5000)
     controls = np.zeros((1, 20, 24))
     weight = np.ones((1, 6, simulator.nx))
-    model = twin.mj_model()
+    model = mujoco_model.mj_model()
     data = mujoco.MjData(model)
     mujoco.mj_step(model, data, 5000)
     physics = (600.0, lambda: mujoco.mj_step(model, data, 600))
@@ -69,18 +69,28 @@ def single_robot(rounds: int) -> list[Rate]:
 
 def rolling(rounds: int) -> list[Rate]:
     """Measure substeps of one robot in mode patch, as in identification and transfer studies, under random commands for 2 s."""
-    simulator, twin = TensegritySimulator(contact="patch"), TensegrityTwin()
+    simulator, mujoco_model = TensegritySimulator(contact="patch"), MujocoTensegrity()
     state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=1000)
     controls = np.clip(40.0 * np.cumsum(np.random.default_rng(0).normal(size=(1, 20, 24)), axis=1), -100.0, 100.0)
     rows = []
-    for what, constants in {
+    for what, parameter_values in {
         "mode patch, rolled by random commands": {},
-        "the same with a data sheet's constants: rods meet": DATA_SHEET,
+        "the same with a data sheet's parameters: rods meet": DATA_SHEET,
     }.items():
         ours = partial(
-            simulator.rollout, state, controls, substeps=100, parameters=simulator.default_parameters.replace(**constants)
+            simulator.rollout,
+            state,
+            controls,
+            substeps=100,
+            parameters=simulator.default_parameters.replace(**parameter_values),
         )
-        peer = partial(twin.rollout, state, controls, substeps=100, parameters=twin.default_parameters.replace(**constants))
+        peer = partial(
+            mujoco_model.rollout,
+            state,
+            controls,
+            substeps=100,
+            parameters=mujoco_model.default_parameters.replace(**parameter_values),
+        )
         rows.append(compare(what, "substeps/s", (2000.0, ours), (2000.0, peer), rounds=rounds))
     return rows
 
@@ -102,9 +112,14 @@ def episodes(backend: str, steps: int) -> Callable[[], None]:
 
 def single_env(rounds: int) -> Rate:
     """Measure gym.make at the 100 ms control period."""
-    native, twin = episodes("native", 100), episodes("mujoco", 20)
+    native, mujoco_model = episodes("native", 100), episodes("mujoco", 20)
     return compare(
-        "gym.make, one control step of 100 ms", "env-steps/s", (100.0, native), (20.0, twin), rounds=rounds, required=">= 8"
+        "gym.make, one control step of 100 ms",
+        "env-steps/s",
+        (100.0, native),
+        (20.0, mujoco_model),
+        rounds=rounds,
+        required=">= 8",
     )
 
 

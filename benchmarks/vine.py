@@ -1,8 +1,8 @@
-"""Measurements of the vine room: exactness, speed against OSQP and MuJoCo, linearity, batches, overlap in random clutter.
+"""Measurements of the vine system: exactness, speed against OSQP and MuJoCo, linearity, batches, overlap in random clutter.
 
 Prints a table, writes results/vine_speed. Ratios are medians over rounds in which all sides run in turn, in
 processor time, on one core, so that other load of the machine affects all. OSQP's time is that of update and solve, without
-our assembly. Like is compared with like: `lab_model` and `mujoco_twin` are one robot without muscles in one scene, and both
+our assembly. Like is compared with like: `lab_model` and `mujoco_model` are one robot without muscles in one scene, and both
 report the share of control steps in which they touch.
 """
 
@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.files import write_atomically
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.layouts import Clutter
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.mujoco import VineTwin
-from softgym_envs.vine.obstacles import circle
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.layouts import Clutter
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.mujoco import MujocoVine
+from softgym_envs.systems.vine.obstacles import circle
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed
 from reproductions.jitosho2021.model import PaperModel, runtime_scene
@@ -57,8 +57,8 @@ class Args:
     """Random steps for exactness."""
     scenes: int = 1000
     """Random cluttered scenes for overlap."""
-    twin_scenes: int = 100
-    """Random cluttered scenes for the MuJoCo twin."""
+    mujoco_model_scenes: int = 100
+    """Random cluttered scenes for the MuJoCo model."""
     out: Path = Path("results/vine_speed/numbers.json")
     """File of the numbers."""
 
@@ -167,15 +167,15 @@ def speed(rounds: int) -> dict[str, Any]:
     simulator, controls = PaperSimulator(model), np.full((1, steps, 1), 0.04)
     start = simulator.initial_state()
     states, _ = simulator.rollout(start, controls)
-    ours, theirs = VineSimulator(LEANING, bending="linear"), VineTwin(LEANING, bending="linear")
-    (lab, lab_touches), (twin, twin_touches) = (rollout_run(side, 0.1) for side in (ours, theirs))
+    ours, theirs = VineSimulator(LEANING, bending="linear"), MujocoVine(LEANING, bending="linear")
+    (lab, lab_touches), (mujoco_model, mujoco_model_touches) = (rollout_run(side, 0.1) for side in (ours, theirs))
     sides: dict[str, Callable[[], float]] = {
         "paper_mode": lambda: seconds(lambda: simulator.rollout(start, controls[:, ::SUBSTEPS], substeps=SUBSTEPS)) / steps,
         "paper_mode_every_state_read": lambda: seconds(lambda: simulator.rollout(start, controls)) / steps,
         "osqp_warm_1e-3": osqp_run(model, states[0], 1e-3),
         "osqp_warm_1e-6": osqp_run(model, states[0], 1e-6),
         "lab_model": lab,
-        "mujoco_twin": twin,
+        "mujoco_model": mujoco_model,
     }
     for run in sides.values():
         run()
@@ -185,11 +185,11 @@ def speed(rounds: int) -> dict[str, Any]:
     step_ratio = float(np.median(table[:, -1] / table[:, -2]))
     return {
         "microseconds_per_step": micro,
-        "mujoco_twin_over_lab_model": {
+        "mujoco_model_over_lab_model": {
             "per_physics_step": round(step_ratio, 2),
             "per_simulated_second": round(step_ratio * ours.dt / theirs.dt, 2),
-            "physics_step_ms": {"lab_model": 1e3 * ours.dt, "mujoco_twin": 1e3 * theirs.dt},
-            "share_of_control_steps_in_contact": {"lab_model": lab_touches(), "mujoco_twin": twin_touches()},
+            "physics_step_ms": {"lab_model": 1e3 * ours.dt, "mujoco_model": 1e3 * theirs.dt},
+            "share_of_control_steps_in_contact": {"lab_model": lab_touches(), "mujoco_model": mujoco_model_touches()},
         },
         "over_paper_mode": dict(zip(sides, ratios.round(2).tolist(), strict=True)),
         "paper_3ms_over_paper_mode": round(PAPER_STEP / float(np.median(table[:, 0]))),
@@ -288,7 +288,7 @@ def main(args: Args) -> None:
         "linearity": linearity(args.rounds),
         "batches": batches(3),
         "overlap": overlap(VineSimulator(cluttered), args.scenes),
-        "overlap_of_the_twin": overlap(VineTwin(cluttered), args.twin_scenes),
+        "overlap_of_the_mujoco_model": overlap(MujocoVine(cluttered), args.mujoco_model_scenes),
         "exactness": exactness(args.random_steps),
     }
     text = json.dumps(report, indent=1)

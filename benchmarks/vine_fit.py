@@ -1,8 +1,8 @@
-"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo twin, fitted by our engine: results/vine_identify.
+"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo model, fitted by our engine: results/vine_identify.
 
 Oscillation: a cantilever let go, 240 frames per second; growth into a wall, 30 frames per second; 21 points with 0.5 mm of
 noise, of which 3 % are lost. Errors of the tip are against points of held-out recordings, noise included.
-`wall_program` compares shooting with one nonlinear program (contact schedule found, and given by the start constants) on 0.8 s
+`wall_program` compares shooting with one nonlinear program (contact schedule found, and given by the start parameters) on 0.8 s
 of growth into a wall, by a robot of six links and one physics step per frame; seconds are of the processor.
 """
 
@@ -21,10 +21,10 @@ import tyro
 
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.mujoco import VineTwinParameters
-from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.recipe import TUBE, first_state, measurement, program
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.mujoco import MujocoVineParameters
+from softgym_envs.systems.vine.parameters import VineParameters
+from softgym_envs.systems.vine.procedure import TUBE, first_state, measurement, program
 from sysid import FitProblem, FitResult, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 
@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not ins
 from reproductions.jitosho2021.engine_pairs import engine_pairs
 from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall
 
-TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
+GROUND_TRUTH = MujocoVineParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 OPTIONS = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-6), reweight=2)
 
 
@@ -65,15 +65,15 @@ def fitted(simulator: VineSimulator, recording: Trajectory, free_initial: bool) 
 
 def tip_error(simulator: VineSimulator, result: FitResult, test: Trajectory, axis: int) -> float:
     """Mean absolute error of the tip's x (0) or y (1) over a recording, from its estimated first state [mm]."""
-    offer, guess = measurement(simulator, test.names), first_state(simulator, test.names)
-    assert offer is not None and guess is not None
-    states, _ = simulator.rollout(guess(test)[None], test.controls[None], result.parameters, substeps=test.substeps)
+    offer, initial_guess = measurement(simulator, test.names), first_state(simulator, test.names)
+    assert offer is not None and initial_guess is not None
+    states, _ = simulator.rollout(initial_guess(test)[None], test.controls[None], result.parameters, substeps=test.substeps)
     error = offer.function(states[0])[:, -2 + axis] - test.values[:, -2 + axis]
     return 1e3 * float(np.nanmean(np.abs(error)))
 
 
 def described(result: FitResult) -> list[dict[str, Any]]:
-    """Value and interval of every constant, or that it is not identifiable."""
+    """Value and interval of every parameter, or that it is not identifiable."""
     return [
         {"name": e.name, "value": e.value, "interval": list(e.interval), "identifiable": not e.hidden} for e in result.estimates
     ]
@@ -84,10 +84,10 @@ def oscillation(seed: int) -> dict[str, Any]:
     rng, substeps = np.random.default_rng(seed), 8
     simulator = VineSimulator(BEAM, 1 / (240 * substeps), "linear")
     bends = rng.uniform(0.5, 0.9), -rng.uniform(0.5, 0.9)
-    train, test = (replace(record_oscillation(TRUTH, rng, bend=b), substeps=substeps) for b in bends)
+    train, test = (replace(record_oscillation(GROUND_TRUTH, rng, bend=b), substeps=substeps) for b in bends)
     result = fitted(simulator, train, free_initial=True)
     return {
-        "constants": described(result),
+        "parameters": described(result),
         "converged": result.converged,
         "tip_y_mae_mm": tip_error(simulator, result, test, 1),
     }
@@ -96,12 +96,12 @@ def oscillation(seed: int) -> dict[str, Any]:
 def into_a_wall(seed: int) -> dict[str, Any]:
     """Fit growth into one wall, test on another run."""
     rng, substeps = np.random.default_rng(100 + seed), 14
-    recordings = [record_wall(TRUTH, rng) for _ in range(2)]
+    recordings = [record_wall(GROUND_TRUTH, rng) for _ in range(2)]
     simulator = VineSimulator(recordings[0][1], 1 / (30 * substeps), "linear")
     train, test = (replace(recording, substeps=substeps) for recording, _ in recordings)
     result = fitted(simulator, train, free_initial=False)
     return {
-        "constants": described(result),
+        "parameters": described(result),
         "converged": result.converged,
         "tip_x_mae_mm": tip_error(simulator, result, test, 0),
     }
@@ -110,7 +110,7 @@ def into_a_wall(seed: int) -> dict[str, Any]:
 def wall_by_program(seed: int) -> dict[str, Any]:
     """Three fits to one recording, tested on another run."""
     rng = np.random.default_rng(200 + seed)
-    (train, model), (test, _) = (record_wall(TRUTH, rng, seconds=0.8) for _ in range(2))
+    (train, model), (test, _) = (record_wall(GROUND_TRUTH, rng, seconds=0.8) for _ in range(2))
     train, test = (replace(recording, substeps=1) for recording in (train, test))
     simulator = VineSimulator(replace(model, num_links=6, max_length=0.54), 1 / 30, "linear")
     offer = measurement(simulator, train.names)
@@ -121,7 +121,7 @@ def wall_by_program(seed: int) -> dict[str, Any]:
         initial_state=first_state(simulator, train.names), free_initial=False, free_motion=True,
     )  # fmt: skip
     form, observe, _ = program(simulator, offer.names)
-    states, _ = simulator.rollout(problem.guess(train)[None], train.controls[None], problem.constants)
+    states, _ = simulator.rollout(problem.initial_guess(train)[None], train.controls[None], problem.parameter_values)
     _, schedule = engine_pairs(simulator, states[0], train.controls[:, 0], VineParameters(drag=0.0))
     options = SimultaneousOptions(tau=1e-2, factor=1e-2)
     ways: dict[str, Callable[[], FitResult]] = {
@@ -134,7 +134,7 @@ def wall_by_program(seed: int) -> dict[str, Any]:
         begin = time.process_time()
         result = fit()
         report[name] = {
-            "constants": described(result),
+            "parameters": described(result),
             "converged": result.converged,
             "reduced_chi2": result.reduced_chi2,
             "tip_x_mae_mm": tip_error(simulator, result, test, 0),
@@ -149,7 +149,7 @@ MEASURED = {"oscillation": oscillation, "wall": into_a_wall, "wall_program": wal
 def main(args: Args) -> None:
     """Run all seeds; prints and writes the numbers."""
     report: dict[str, Any] = json.loads(args.out.read_text()) if args.out.is_file() else {}
-    report["truth"] = {name: getattr(TRUTH, name) for name in ("bending_stiffness", "bending_damping")}
+    report["ground_truth"] = {name: getattr(GROUND_TRUTH, name) for name in ("bending_stiffness", "bending_damping")}
     for part in args.parts:
         report[part] = [MEASURED[part](seed) for seed in range(args.seeds)]
     text = json.dumps(report, indent=1)

@@ -1,4 +1,5 @@
-"""Write the generated documents: environments.md, diagnostics.md and a page per room from the code, task_cards.md from results.
+"""Write the generated documents: environments.md, diagnostics.md and a page per system from the code, task_cards.md from
+results.
 
 python docs/generate.py            # write the pages that are stale: `make docs`
 python docs/generate.py --check    # list them, and fail; tests/test_packaging.py does this
@@ -22,14 +23,14 @@ import gymnasium as gym
 import tyro
 
 from softgym_envs.core.files import read_json, write_atomically
-from softgym_envs.core.hard import HardTwin
+from softgym_envs.core.mismatch import MismatchedModel
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.room import NATIVE, Room, TaskId
 from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.system import NATIVE, System, TaskId
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
 from softgym_envs.envs.settings import Settings
-from softgym_envs.rooms import rooms, tasks
-from sysid.judgement.sentences import CODES
+from softgym_envs.systems import systems, tasks
+from sysid.diagnostics.sentences import CODES
 
 GIVEN = ("model", "simulate", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
@@ -59,64 +60,65 @@ class Args:
 def index_page() -> str:
     """Settings of all ids, and a table of ids."""
     rows = [
-        f"| `{task.id}` | [{r.name}](rooms/{r.name}.md) | {_first_sentence(task)} |"
-        for r in rooms().values()
+        f"| `{task.id}` | [{r.name}](systems/{r.name}.md) | {_first_sentence(task)} |"
+        for r in systems().values()
         for task in r.tasks
     ]
-    table = ["", "| id | room | task |", "| --- | --- | --- |", *rows, ""]
+    table = ["", "| id | system | task |", "| --- | --- | --- |", *rows, ""]
     return "\n".join([NOTE, "# Environments\n", SHARED.format(id=tasks()[0].id), *_field_docs(Settings), *table])
 
 
-def room_page(room: Room) -> str:
-    """Page of a room: models, backends, its ids one by one, identification, constants."""
-    files = ", or a TOML file of your own" if room.read_model else ""
-    simulators = {backend: room.simulator(backend=backend) for backend in (NATIVE, *room.truths)}
+def system_page(system: System) -> str:
+    """Page of a system: models, backends, its ids one by one, identification, parameters."""
+    files = ", or a TOML file of your own" if system.read_model else ""
+    simulators = {backend: system.simulator(backend=backend) for backend in (NATIVE, *system.ground_truths)}
     page = [
         NOTE,
-        f"# {room.name}\n",
-        f"{room.summary[0].upper()}{room.summary[1:]}.\n",
-        f"Models: {', '.join(f'`{name}`' for name in room.models)}{files}.",
-        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or a world of your own (see [truths](../truths.md)).\n",
-        f"Options of our engine (`simulator_options`): {_options(room)}.\n",
-        *(_environment(task) for task in room.tasks),
-        *_recipe(room),
+        f"# {system.name}\n",
+        f"{system.summary[0].upper()}{system.summary[1:]}.\n",
+        f"Models: {', '.join(f'`{name}`' for name in system.models)}{files}.",
+        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or a world of your own (see [ground truths](../ground_truths.md)).\n",
+        f"Options of our engine (`options`): {_options(system)}.\n",
+        *(_environment(task) for task in system.tasks),
+        *_procedure(system),
         *_ladder(simulators),
-        *_file(room),
-        "## Constants\n",
+        *_file(system),
+        "## Parameters\n",
     ]
     kinds = {type(s.default_parameters): backend for backend, s in reversed(simulators.items())}
     named = list(reversed(kinds.items()))
-    for model in list(room.models)[1:]:
-        kind = type(room.simulator(model).default_parameters)
+    for model in list(system.models)[1:]:
+        kind = type(system.simulator(model).default_parameters)
         named += [] if kind in kinds else [(kind, f"model {model}")]
     return "\n".join([*page, *(_constants(kind, where) for kind, where in named)])
 
 
-def _options(room: Room) -> str:
+def _options(system: System) -> str:
     """Keywords of the engine except model, dt and device, with their defaults."""
-    own = inspect.signature(load(room.engine)).parameters
+    own = inspect.signature(load(system.engine)).parameters
     found = [f"`{name}={p.default!r}`" for name, p in own.items() if name not in ("model", "dt", "device")]
     return ", ".join(found) or "none"
 
 
-def _recipe(room: Room) -> list[str]:
-    """The stages of a room's recipe as a table."""
-    if not room.recipe:
+def _procedure(system: System) -> list[str]:
+    """The stages of a system's procedure as a table."""
+    if not system.procedure:
         return []
-    recipe, simulator = load(room.recipe), room.simulator()
+    procedure, simulator = load(system.procedure), system.simulator()
     rows = [
-        f"| {s.name} | {s.experiment or 'yours'} | {', '.join(s.free_of(simulator))} | {s.method} |" for s in recipe.all_stages
+        f"| {s.name} | {s.experiment or 'yours'} | {', '.join(s.free_of(simulator))} | {s.method} |"
+        for s in procedure.all_stages
     ]
-    head = ["| stage | recordings | constants | method |", "| --- | --- | --- | --- |"]
-    commands = f"`softgym-envs record {room.name}`, `softgym-envs identify {room.name} --data recordings.h5`"
+    head = ["| stage | recordings | parameters | method |", "| --- | --- | --- | --- |"]
+    commands = f"`softgym-envs record {system.name}`, `softgym-envs identify {system.name} --data recordings.h5`"
     return [f"## Identification\n\n{commands}\n", *head, *rows, ""]
 
 
-def _file(room: Room) -> list[str]:
+def _file(system: System) -> list[str]:
     """The form of a TOML file with a robot of one's own, as the docstring of its reader tells it, and the model's fields."""
-    if not room.read_model:
+    if not system.read_model:
         return []
-    told = (inspect.getdoc(load(room.read_model)) or "").split("\nRaises:")[0].split("\nArgs:")[0].rstrip()
+    told = (inspect.getdoc(load(system.read_model)) or "").split("\nRaises:")[0].split("\nArgs:")[0].rstrip()
     page, block = ["## A robot of your own in a TOML file\n"], list[str]()
     for line in [*told.splitlines(), ""]:
         if line.startswith("    ") or (block and not line):
@@ -126,21 +128,21 @@ def _file(room: Room) -> list[str]:
             block = []
             page.append(line.replace("::", ":"))
     page += ["```toml", *"\n".join(block).strip("\n").splitlines(), "```", ""] if "".join(block) else []
-    model = type(room.model(None, None))
+    model = type(system.model(None, None))
     return [*page, *(_field_docs(model) if f"`{model.__name__}`" in told else []), ""]
 
 
 def _ladder(simulators: Mapping[str, Simulator]) -> list[str]:
-    """Effects of the hard twins, with their sizes."""
+    """Effects of the mismatched models, with their sizes."""
     page = []
-    for backend, twin in simulators.items():
-        if isinstance(twin, HardTwin):
+    for backend, mujoco_model in simulators.items():
+        if isinstance(mujoco_model, MismatchedModel):
             rows = [
                 f"| {e.name} | {e.unit} | {' | '.join(f'{size:g}' for size in e.sizes)} | {e.text} |"
-                for e in twin.ladder.effects
+                for e in mujoco_model.ladder.effects
             ]
             head = ["| effect | unit | level 1 | level 2 | level 3 | |", "| --- | --- | --- | --- | --- | --- |"]
-            page += [f"## Levels of {backend}\n\nSee [truths](../truths.md).\n", *head, *rows, ""]
+            page += [f"## Levels of {backend}\n\nSee [ground truths](../ground_truths.md).\n", *head, *rows, ""]
     return page
 
 
@@ -171,8 +173,10 @@ def _environment(entry: TaskId) -> str:
         f"Options of `reset`: {', '.join((*SHARED_OPTIONS, *task.option_names))}.\n",
     ]
     page += _card(entry)
-    if task.constants:
-        page.append(f"Constants that the task sets: {', '.join(f'{name} = {v:g}' for name, v in task.constants.items())}.\n")
+    if task.parameter_values:
+        page.append(
+            f"Parameters that the task sets: {', '.join(f'{name} = {v:g}' for name, v in task.parameter_values.items())}.\n"
+        )
     env.close()
     return "\n".join(page)
 
@@ -205,17 +209,17 @@ def _planner(runs: Sequence[dict[str, Any]]) -> list[str]:
         return []
     settings = ", ".join(f"{name} {value:g}" for name, value in told[0]["settings"].items())
     seconds = "; ".join(f"{run['backend']} {run['seconds_per_step']:g} s" for run in told)
-    return [f"MPC's settings (`agents.planning.task_mpc`): {settings}. Processor time per control step: {seconds}.\n"]
+    return [f"MPC's settings (`agents.control.task_mpc`): {settings}. Processor time per control step: {seconds}.\n"]
 
 
 CARDS_INTRO = """\
 # Task cards
 
 What every id is worth to whom: nobody ("zero" and "random" actions), who is blind to what the task is about ("blind", "policy
-of" another id), who knows the robot ("heuristic", "planner": the room's `controllers`), sampling MPC by the task's own reward
-in our engine ("mpc", told the full state and the constants that the episode drew), and the policies in results/. Success in
-%, on our engine and on the MuJoCo twin, at the first and the last level where an id has levels; what is empty has not been
-measured. Intervals, numbers of episodes, returns, other levels and speeds stand with the [rooms](environments.md).
+of" another id), who knows the robot ("heuristic", "planner": the system's `controllers`), sampling MPC by the task's own reward
+in our engine ("mpc", told the full state and the parameters that the episode drew), and the policies in results/. Success in
+%, on our engine and on the MuJoCo model, at the first and the last level where an id has levels; what is empty has not been
+measured. Intervals, numbers of episodes, returns, other levels and speeds stand with the [systems](environments.md).
 Made by `experiments/task_cards.py`.
 """
 ASKED = """
@@ -226,7 +230,9 @@ episodes earns more than zero. """
 
 def cards_page() -> str:
     """All cards in one table, their shortfalls, then a picture per id."""
-    entries = [(room, entry) for room in rooms().values() for entry in room.tasks if (CARDS / f"{entry.id}.json").is_file()]
+    entries = [
+        (system, entry) for system in systems().values() for entry in system.tasks if (CARDS / f"{entry.id}.json").is_file()
+    ]
     page = [NOTE, CARDS_INTRO, f"| id | world | {' | '.join(NAMES)} |", f"| --- | --- |{' --- |' * len(NAMES)}"]
     short = []
     for _, entry in entries:
@@ -234,10 +240,10 @@ def cards_page() -> str:
         page += [f"| `{entry.id}`{row}" for row in table_rows(runs)]
         short += [f"- `{entry.id}`: {text}." for text in shortfalls(runs)]
     page += [ASKED + ("Short of it:\n" if short else "All hold."), *short]
-    for room, entry in entries:
+    for system, entry in entries:
         picture = CARDS / f"{entry.id}.png"
         if picture.is_file():
-            page += ["", f"## {entry.id}\n", f"{_first_sentence(entry)} ([all numbers](rooms/{room.name}.md)).\n",
+            page += ["", f"## {entry.id}\n", f"{_first_sentence(entry)} ([all numbers](systems/{system.name}.md)).\n",
                      f"![An episode of its best controller](../results/task_cards/{picture.name})"]  # fmt: skip
     return "\n".join([*page, ""])
 
@@ -316,7 +322,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _constants(kind: type[Parameters], backend: str) -> str:
-    """Table of constants."""
+    """Table of parameters."""
     rows = [
         f"| {s.name} | {s.default:g} | {s.unit} | {s.bounds[0]:g} ... {s.bounds[1]:g} | {s.scale} | {s.source} |"
         for s in kind.specs().values()
@@ -476,7 +482,7 @@ def main(args: Args) -> int:
         "environments.md": index_page(),
         "task_cards.md": cards_page(),
         "reference/diagnostics.md": diagnostics_page(),
-        **{f"rooms/{r.name}.md": room_page(r) for r in rooms().values()},
+        **{f"systems/{r.name}.md": system_page(r) for r in systems().values()},
     }
     stale = [
         name for name, text in pages.items() if not (args.out / name).is_file() or (args.out / name).read_text("utf-8") != text

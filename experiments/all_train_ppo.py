@@ -3,8 +3,8 @@
     python experiments/all_train_ppo.py  # every id, one after the other
     python experiments/all_train_ppo.py --jobs 2 --ids VineGrow-v0 ArmReach-v0
 
-Each id is trained by `softgym-envs train ID --steps 400000`, seed 0, in our engine with its usual constants, and run for 50
-episodes in our engine and on the MuJoCo twin. No settings but those that the room declares, no demonstrations, no shaping.
+Each id is trained by `softgym-envs train ID --steps 400000`, seed 0, in our engine with its usual parameters, and run for 50
+episodes in our engine and on the MuJoCo model. No settings but those that the system declares, no demonstrations, no shaping.
 Ids that are done are not run again. Writes numbers.json and table.md into results/all_train_ppo.
 """
 
@@ -22,10 +22,10 @@ from typing import Any
 
 import tyro
 
-from agents.study.jobs import in_processes
-from agents.study.statistics import share
+from agents.transfer.jobs import in_processes
+from agents.transfer.statistics import share
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
-from softgym_envs.rooms import tasks
+from softgym_envs.systems import tasks
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -69,7 +69,7 @@ def learned(name: str, steps: int, episodes: int) -> dict[str, Any]:
 def table_of(rows: dict[str, Any]) -> str:
     """Markdown: success with its 95 % interval."""
     lines = [
-        "| id | in our engine | on the twin | mean return | control steps | s of a processor |",
+        "| id | in our engine | on the MuJoCo model | mean return | control steps | s of a processor |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name in sorted(rows, key=[task.id for task in tasks()].index):

@@ -3,7 +3,7 @@
 python experiments/arm_reach_bound.py  # a minute or two per id; writes results/arm_reach_bound, continues where it stopped
 
 A cost is the task's reward without its bonus, negated: the sum over control steps of the distance from the goal
-and of effort. Policies drive our engine and the MuJoCo twin from the same starts to the same goals, without noise and delay.
+and of effort. Policies drive our engine and the MuJoCo model from the same starts to the same goals, without noise and delay.
 The bound is the least cost that optimal control finds over the same steps (all of the shortest of these episodes, or the first
 `MOST` of the body), from the same start, by our engine's equations. Its end is free, which makes it a bound. Optimal
 control of the elbow may change excitations at every physics step, which is more than a policy may; that of the body has steps
@@ -27,17 +27,17 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
+from agents.control.optimal import Manoeuvre, solve_form
 from agents.learning.policy import load_policy, observed_with
-from agents.planning.optimal import Manoeuvre, solve_form
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.tasks import ArmReach
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.core.transcription import Symbols, casadi
+from softgym_envs.data.page import BLUE, plain_axes
 from softgym_envs.mechanics.symbolic import places
-from softgym_envs.upper_body.dynamics import BodySimulator
-from softgym_envs.upper_body.model import HAND, BodyModel
-from softgym_envs.upper_body.tasks import UpperBodyReach
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.tasks import ArmReach
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.upper_body.model import HAND, BodyModel
+from softgym_envs.systems.upper_body.tasks import UpperBodyReach
 
 Array = NDArray[np.float64]
 COMMAND = "python experiments/arm_reach_bound.py"
@@ -155,9 +155,9 @@ def least(simulator: Any, path: Array, controls: Array, cost: Callable[[Symbols]
     """Least cost of a motion with the path's start and a free end."""
     free = np.full(path.shape[1], np.nan)
     manoeuvre = Manoeuvre(path[0], free, len(controls), simulator.control_bounds)
-    constants = simulator.default_parameters.to_matrix(1)[0]
+    parameter_values = simulator.default_parameters.to_matrix(1)[0]
     form = simulator.symbolic_step()
-    found = solve_form(form, manoeuvre, simulator.dt, constants, path, controls, iterations=ITERATIONS, cost=cost)
+    found = solve_form(form, manoeuvre, simulator.dt, parameter_values, path, controls, iterations=ITERATIONS, cost=cost)
     return found.objective, found.solved, found.iterations
 
 
@@ -225,7 +225,7 @@ def draw(tasks: dict[str, Any], path: Path) -> None:
             who, _, world = name.partition(", ")
             marker, solved = ("o" if world == "native" else "s"), found["success"][name]
             filled = colors[who] if world == "native" else "none"
-            where = "our engine" if world == "native" else "MuJoCo twin"
+            where = "our engine" if world == "native" else "MuJoCo model"
             label = f"{who}, {where}: {solved} of {len(found['costs'][name])} reached"
             axes.plot(at, np.array(costs)[order], marker, ms=5, mfc=filled, mec=colors[who], label=label)
         axes.set_title(f"{task_id}: cost (distance + effort) of the same steps", fontsize=10)

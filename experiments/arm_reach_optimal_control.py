@@ -1,4 +1,5 @@
-"""Rest-to-rest manoeuvre of the two-muscle arm [Penner2020, section 3.1]: meshes, discrete paths, replay on the twin, MPC.
+"""Rest-to-rest manoeuvre of the two-muscle arm [Penner2020, section 3.1]: meshes, discrete paths, replay on the MuJoCo model,
+MPC.
 
 python experiments/arm_reach_optimal_control.py  # minutes; writes results/arm_reach_optimal_control
 
@@ -19,18 +20,18 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.cost import FeatureCost
-from agents.planning.first_guess import minimum_jerk
-from agents.planning.mpc import ILQGController
-from agents.planning.optimal import Manoeuvre, OptimalMotion, plan_motion, solve_form
-from agents.planning.plan import run_policy
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.model import MUSCLES, ElbowModel, muscle_path
-from softgym_envs.arm.mujoco import ElbowTwin
-from softgym_envs.arm.parameters import ElbowParameters
-from softgym_envs.arm.recipe import REACH
+from agents.control.cost import FeatureCost
+from agents.control.first_guess import minimum_jerk
+from agents.control.mpc import ILQGController
+from agents.control.optimal import Manoeuvre, OptimalMotion, plan_motion, solve_form
+from agents.control.plan import run_policy
 from softgym_envs.core.files import provenance, write_json
-from softgym_envs.core.page import BLUE, plain_axes
+from softgym_envs.data.page import BLUE, plain_axes
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.model import MUSCLES, ElbowModel, muscle_path
+from softgym_envs.systems.arm.mujoco import MujocoElbow
+from softgym_envs.systems.arm.parameters import ElbowParameters
+from softgym_envs.systems.arm.procedure import REACH
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.penner2020.dmocc import DirectorElbow
@@ -45,7 +46,7 @@ SMOOTHNESS = 1e-3
 TAUS = (1e-3, 1e-6)
 PERIOD = 0.02
 """[s] Period of the controller."""
-CONSTANTS = ElbowParameters().to_matrix(1)[0]
+PARAMETERS = ElbowParameters().to_matrix(1)[0]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def closed_form(steps: int) -> OptimalMotion:
     """Plan in director coordinates, paths in closed form, from minimum jerk."""
     elbow = DirectorElbow(HORIZON / steps)
     path = elbow.states(minimum_jerk(START, END, steps, ((0, 1),), elbow.dt))
-    return solve_form(elbow.form, asked(steps, path[0]), elbow.dt, CONSTANTS, path)
+    return solve_form(elbow.form, asked(steps, path[0]), elbow.dt, PARAMETERS, path)
 
 
 def discrete(steps: int, segments: int) -> OptimalMotion:
@@ -80,7 +81,7 @@ def discrete(steps: int, segments: int) -> OptimalMotion:
     elbow = DirectorElbow(plain.dt, segments=segments)
     path = elbow.states(warm.states / np.array([1.0, plain.inertia, 1.0, 1.0]))
     return solve_form(
-        elbow.form, asked(steps, path[0]), elbow.dt, CONSTANTS, path, warm.controls,
+        elbow.form, asked(steps, path[0]), elbow.dt, PARAMETERS, path, warm.controls,
         pairs=elbow.pressures(path[1:]), taus=TAUS,
     )  # fmt: skip
 
@@ -101,16 +102,17 @@ def row(found: OptimalMotion, seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def replay(plan: OptimalMotion, steps: int) -> dict[str, Any]:
-    """Final and largest errors of the elbow on the twin [rad]: of the planned controls, and of MPC in our engine, 1 s."""
-    twin, simulator = ElbowTwin(), ElbowSimulator()
-    hold = round(HORIZON / steps / twin.dt)
-    states, _ = twin.rollout(START[None], plan.controls[None], substeps=hold)
+    """Final and largest errors of the elbow on the MuJoCo model [rad]: of the planned controls, and of MPC in our engine, 1
+    s."""
+    mujoco_model, simulator = MujocoElbow(), ElbowSimulator()
+    hold = round(HORIZON / steps / mujoco_model.dt)
+    states, _ = mujoco_model.rollout(START[None], plan.controls[None], substeps=hold)
     cost = FeatureCost.of(REACH.aimed((END[0], 0.0)), simulator, simulator.model)
     substeps = round(PERIOD / simulator.dt)
     controller = ILQGController(simulator, cost, np.full((20, 2), 0.1), substeps=substeps)
     integral = Offset(controller)
-    run = run_policy(integral, twin, START, steps=75, substeps=round(PERIOD / twin.dt))
-    plain = run_policy(_fresh(controller), twin, START, steps=75, substeps=round(PERIOD / twin.dt))
+    run = run_policy(integral, mujoco_model, START, steps=75, substeps=round(PERIOD / mujoco_model.dt))
+    plain = run_policy(_fresh(controller), mujoco_model, START, steps=75, substeps=round(PERIOD / mujoco_model.dt))
     return {
         "open_loop_final_error": float(states[0, -1, 0] - END[0]),
         "open_loop_final_speed": float(states[0, -1, 1]),
@@ -169,15 +171,16 @@ def main(args: Args) -> None:
         )
         print(results["discrete"][-1], flush=True)
     steps = 50 if 50 in motions else args.meshes[-1]
-    results["twin"] = replay(motions[steps], steps)
-    print({name: value for name, value in results["twin"].items() if "angles" not in name})
+    results["mujoco_model"] = replay(motions[steps], steps)
+    print({name: value for name, value in results["mujoco_model"].items() if "angles" not in name})
     args.out.mkdir(parents=True, exist_ok=True)
     write_json(args.out / "numbers.json", {**provenance(), **results})
-    draw(motions[steps], results["twin"], args.out / "picture.png")
+    draw(motions[steps], results["mujoco_model"], args.out / "picture.png")
 
 
-def draw(plan: OptimalMotion, twin: dict[str, Any], path: Path) -> None:
-    """Plot as figure 1 of the paper: configurations with muscle paths, increments of the angle, lengths; also the twin."""
+def draw(plan: OptimalMotion, mujoco_model: dict[str, Any], path: Path) -> None:
+    """Plot as figure 1 of the paper: configurations with muscle paths, increments of the angle, lengths; also the MuJoCo
+    model."""
     from matplotlib.figure import Figure
 
     model, times = ElbowModel(), np.linspace(0.0, HORIZON, len(plan.states))
@@ -188,7 +191,7 @@ def draw(plan: OptimalMotion, twin: dict[str, Any], path: Path) -> None:
     arm.set_aspect("equal")
     arm.set_title("configurations, muscle paths")
     arm.axis("off")
-    lengths = model.lengths(plan.states[:, 0], CONSTANTS)[0]
+    lengths = model.lengths(plan.states[:, 0], PARAMETERS)[0]
     curves: Sequence[tuple[str, Array, Array]] = (
         ("angle increment u_n [rad]", times[1:], np.diff(plan.states[:, 0])[:, None]),
         ("muscle lengths [m]: biceps, triceps", times, lengths),
@@ -203,8 +206,13 @@ def draw(plan: OptimalMotion, twin: dict[str, Any], path: Path) -> None:
         plain_axes(axes)
     last = plots[-1]
     last.plot(times, plan.states[:, 0], color="0.5", label="plan")
-    last.plot(times, twin["open_loop_angles"], color=BLUE, label="twin, open loop")
-    last.plot(np.arange(len(twin["mpc_angles"])) * PERIOD, twin["mpc_angles"], color="#b01820", label="twin, MPC")
+    last.plot(times, mujoco_model["open_loop_angles"], color=BLUE, label="MuJoCo model, open loop")
+    last.plot(
+        np.arange(len(mujoco_model["mpc_angles"])) * PERIOD,
+        mujoco_model["mpc_angles"],
+        color="#b01820",
+        label="MuJoCo model, MPC",
+    )
     last.legend(frameon=False)
     last.set_title("elbow angle [rad]")
     plain_axes(last)
@@ -220,7 +228,7 @@ def configuration(axes: Any, model: ElbowModel, angle: float, shade: float) -> N
     axes.plot(bones[:, 0], bones[:, 2], color="0.3", alpha=shade, lw=3)
     for k, wrapped in enumerate((structure.biceps, structure.triceps)):
         ends = places[f"{MUSCLES[k]}_origin"], places[f"{MUSCLES[k]}_insertion"]
-        path = muscle_path(wrapped, ends, float(CONSTANTS[4 * k + 3]), angle)
+        path = muscle_path(wrapped, ends, float(PARAMETERS[4 * k + 3]), angle)
         axes.plot(path[:, 0], path[:, 2], color="#b01820", alpha=shade, lw=1.5)
 
 

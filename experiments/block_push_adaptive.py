@@ -29,11 +29,11 @@ import tyro
 from numpy.typing import NDArray
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.study.statistics import mean_of_runs, share
+from agents.transfer.statistics import mean_of_runs, share
 from softgym_envs.core.files import git_commit, write_atomically
-from softgym_envs.rigid.dynamics import BlockSimulator
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.systems.rigid.dynamics import BlockSimulator
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.parameters import BlockParameters
 
 Array = NDArray[np.float64]
 Kind = Literal["knows", "learns", "assumes"]
@@ -48,7 +48,7 @@ KEYWORDS: dict[str, Any] = {
     "goal_turn": 0.0,
 }
 KNOWN = BlockParameters()
-"""Constants other than friction: mass, gravity, inertia."""
+"""Parameters other than friction: mass, gravity, inertia."""
 PERIOD, SUBSTEPS = 0.1, 5
 """Control step [s], and physics steps of a prediction in it."""
 FASTEST = 0.6
@@ -129,10 +129,10 @@ def run(kind: Kind, seed: int, tolerance: float, backend: str = "native") -> Epi
     """Run one episode."""
     env = gym.make("SlidingBlock-v0", backend=backend, tolerance=(tolerance, 0.15), control_period=PERIOD, **KEYWORDS)
     observation, info = env.reset(seed=seed)
-    truth = float(info["constants"][KNOWN.index("friction")])
+    ground_truth = float(info["parameters"][KNOWN.index("friction")])
     belief, goal, total, steps = Belief(), observation[6:8].astype(np.float64), 0.0, 0
     while True:
-        friction = {"knows": truth, "learns": belief.mean, "assumes": 0.5 * sum(RANGE)}[kind]
+        friction = {"knows": ground_truth, "learns": belief.mean, "assumes": 0.5 * sum(RANGE)}[kind]
         state = observation[:6].astype(np.float64)
         force = shove(state, goal, friction)
         observation, reward, terminated, truncated, info = env.step((force / BlockModel.force_limit).astype(np.float32))
@@ -141,7 +141,7 @@ def run(kind: Kind, seed: int, tolerance: float, backend: str = "native") -> Epi
             belief.see(state, force, observation[:6].astype(np.float64))
         if terminated or truncated:
             env.close()
-            return Episode(bool(info["is_success"]), steps, float(info["distance"]), total, abs(friction - truth))
+            return Episode(bool(info["is_success"]), steps, float(info["distance"]), total, abs(friction - ground_truth))
 
 
 def compare(backend: str, tolerance: float, episodes: int) -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
-r"""Optimal excitation: the manipulation that determines both stiffnesses best, and its gain on the MuJoCo twin.
+r"""Optimal excitation: the manipulation that determines both stiffnesses best, and its gain on the MuJoCo model.
 
     python experiments/loop_identify_excitation.py  # writes results/loop_identify_excitation
-    python experiments/loop_identify_excitation.py --model my_loop.toml --theta 5 --psi 5 --twin 0 --out runs/mine
+    python experiments/loop_identify_excitation.py --model my_loop.toml --theta 5 --psi 5 --mujoco-model 0 --out runs/mine
 
 `reproductions.caldwell2014.excitation` searches for it, from the model's start and with a free start, too; `path.csv` and
 `path_moved.csv` have the arm's angles every 10 ms, for a robot to follow. Then both and manipulations as drawn by `record`
-are recorded from the MuJoCo twin with noise and biased torques, and fitted by the documented command's method: the gain is the
+are recorded from the MuJoCo model with noise and biased torques, and fitted by the documented command's method: the gain is the
 ratio of the widths of the 95 % intervals. Every recording is written when it is done; finished ones are not run again
 (`--fresh`: all are).
 """
@@ -23,13 +23,13 @@ import tyro
 
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.loop.manipulation import Waves
-from softgym_envs.loop.model import ARM, FRICTION
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import OFFSETS, RECIPE, STIFFNESS, manipulation
-from softgym_envs.rooms import room
-from sysid import run_recipe
+from softgym_envs.systems import system
+from softgym_envs.systems.loop.manipulation import Waves
+from softgym_envs.systems.loop.model import ARM, FRICTION
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.procedure import OFFSETS, PROCEDURE, STIFFNESS, manipulation
+from sysid import run_procedure
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.caldwell2014.excitation import Excitation, drawn, optimal
@@ -43,7 +43,7 @@ class Args:
     """Options of the study."""
 
     model: str = "baxter12"
-    """The loop: a name of the room's, or a TOML file."""
+    """The loop: a name of the system's, or a TOML file."""
     theta: float = LoopParameters().theta_stiffness
     """Guessed stiffness [N m/rad]."""
     psi: float = LoopParameters().psi_stiffness
@@ -54,8 +54,8 @@ class Args:
     """Manipulations that are evaluated in either search."""
     random: int = 6
     """Drawn manipulations to compare with, by their Fisher information."""
-    twin: int = 4
-    """Recordings of the twin, of each kind."""
+    mujoco_model: int = 4
+    """Recordings of the MuJoCo model, of each kind."""
     fresh: bool = False
     """Forget the results of an earlier run."""
     out: Path = Path("results/loop_identify_excitation")
@@ -72,27 +72,28 @@ def spreads(covariance: np.ndarray | None) -> list[float]:
 
 
 def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
-    """Errors of log stiffness and widths of 95 % intervals, from the twin with the truth of this seed, noise and bias."""
-    rng, twin = np.random.default_rng(300 + seed), LoopTwin(model=design.simulator.model)
-    truth = LoopParameters(
+    """Errors of log stiffness and widths of 95 % intervals, from the MuJoCo model with the ground truth of this seed, noise and
+    bias."""
+    rng, mujoco_model = np.random.default_rng(300 + seed), MujocoLoop(model=design.simulator.model)
+    ground_truth = LoopParameters(
         theta_stiffness=design.parameters.theta_stiffness * np.exp(rng.uniform(-0.3, 0.3)),
         psi_stiffness=design.parameters.psi_stiffness * np.exp(rng.uniform(-0.3, 0.3)),
         **dict(zip(FRICTION, rng.uniform(0.0, DRY, len(ARM)), strict=True)),
     )
-    clean = manipulation(twin, rng, steps=round(design.seconds / twin.dt), parameters=truth, waves=waves)
+    clean = manipulation(mujoco_model, rng, steps=round(design.seconds / mujoco_model.dt), parameters=ground_truth, waves=waves)
     bias = BIAS * rng.choice([-1.0, 1.0], len(OFFSETS))
     torques = clean.controls + bias + design.torque * rng.standard_normal(clean.controls.shape)
     recording = replace(clean.with_noise(rng, design.angle), controls=torques)
-    assert RECIPE.laboratory is not None
+    assert PROCEDURE.from_recordings is not None
     start = LoopParameters(theta_stiffness=5.0, psi_stiffness=5.0)
-    found = run_recipe(
-        RECIPE, design.simulator, TrajectorySet((recording,)), start=start, stages=(RECIPE.laboratory,)
+    found = run_procedure(
+        PROCEDURE, design.simulator, TrajectorySet((recording,)), start=start, stages=(PROCEDURE.from_recordings,)
     ).stages[0]  # fmt: skip
     own = {e.name: e for e in found.fit.estimates}
     return {
-        "errors": [float(np.log(own[name].value / getattr(truth, name))) for name in STIFFNESS],
+        "errors": [float(np.log(own[name].value / getattr(ground_truth, name))) for name in STIFFNESS],
         "widths": [float(np.log(own[name].interval[1] / own[name].interval[0])) for name in STIFFNESS],
-        "inside": [bool(own[name].interval[0] <= getattr(truth, name) <= own[name].interval[1]) for name in STIFFNESS],
+        "inside": [bool(own[name].interval[0] <= getattr(ground_truth, name) <= own[name].interval[1]) for name in STIFFNESS],
         "explained": found.fit.explained, "converged": found.fit.converged,
         "said": [d.sentence() for d in found.fit.diagnostics if d.severity in ("warning", "do_not_use")],
     }  # fmt: skip
@@ -114,7 +115,7 @@ def searched(design: Excitation, args: Args, moved: bool) -> dict[str, Any]:
 
 def main(args: Args) -> None:
     """Search, compare, write."""
-    simulator: Any = room("loop").simulator(args.model)
+    simulator: Any = system("loop").simulator(args.model)
     design = Excitation(simulator, LoopParameters(theta_stiffness=args.theta, psi_stiffness=args.psi), args.seconds)
     path = args.out / "numbers.json"
     if args.fresh:
@@ -130,7 +131,7 @@ def main(args: Args) -> None:
         if f"search {kind}" not in done:
             keep(f"search {kind}", searched(design, args, kind == "moved"))
         waves[kind] = Waves(*(np.array(done[f"search {kind}"]["waves"][name]) for name in Waves._fields))
-    for seed in range(args.twin):
+    for seed in range(args.mujoco_model):
         for kind in KINDS:
             if f"{kind} {seed}" not in done:
                 print(kind, seed, flush=True)
@@ -146,7 +147,7 @@ def main(args: Args) -> None:
 
 
 def table(done: dict[str, Any], args: Args) -> str:
-    """Table of the gains, by the model and on the twin."""
+    """Table of the gains, by the model and on the MuJoCo model."""
     lines = [
         "# Optimal excitation of the loop\n",
         "`python experiments/loop_identify_excitation.py`\n",
@@ -171,8 +172,9 @@ def table(done: dict[str, Any], args: Args) -> str:
 
 
 def _measured(done: dict[str, Any], args: Args) -> list[str]:
-    """Summary of fits to the twin's recordings; gains are of truths with which all fits explain their recordings."""
-    rows = {kind: [done[f"{kind} {seed}"] for seed in range(args.twin) if f"{kind} {seed}" in done] for kind in KINDS}
+    """Summary of fits to the MuJoCo model's recordings; gains are of ground truths with which all fits explain their
+    recordings."""
+    rows = {kind: [done[f"{kind} {seed}"] for seed in range(args.mujoco_model) if f"{kind} {seed}" in done] for kind in KINDS}
     rows = {kind: each for kind, each in rows.items() if each}
     if "drawn" not in rows:
         return []
@@ -181,8 +183,8 @@ def _measured(done: dict[str, Any], args: Args) -> list[str]:
     good = [seed for seed in range(count) if all(each[seed]["explained"] for each in rows.values())]
     widths = {kind: np.array([row["widths"] for row in each])[good] for kind, each in rows.items()}
     lines = [
-        f"\nFits to recordings of the MuJoCo twin, {count} drawn truths; gains where all fits explain ({len(good)}):\n",
-        "| manipulation | explained | gain, theta | gain, psi | rms errors, all | intervals with the truth |", "|---" * 6 + "|",
+        f"\nFits to recordings of the MuJoCo model, {count} drawn ground truths; gains where all fits explain ({len(good)}):\n",
+        "| manipulation | explained | gain, theta | gain, psi | rms errors, all | intervals with the ground truth |", "|---" * 6 + "|",
     ]  # fmt: skip
     for kind in rows:
         gain = np.exp(np.mean(np.log(widths["drawn"] / widths[kind]), axis=0)) if good else (np.nan, np.nan)

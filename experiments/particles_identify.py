@@ -5,8 +5,8 @@
 
 Setting of slides 27-29: friction 0.2, h = 0.05 s, 100 steps, start (0, 3) m, 5 N, 1 kg; noise uniform in [-eps, eps] on
 positions. Every fit starts at friction 1 from the noisy positions. A fit is global if its objective is at most that of the
-truth. The Fisher bound is the standard deviation of friction by the exact derivatives at the truth, for normal noise of the
-same variance, with unknown initial state. Writes results/particles_identify/numbers.json.
+ground truth. The Fisher bound is the standard deviation of friction by the exact derivatives at the ground truth, for normal
+noise of the same variance, with unknown initial state. Writes results/particles_identify/numbers.json.
 
 The paper's own digits are printed with ours and tested nowhere: at noise 5e-3 and above its errors of friction are 0.02 to
 0.08 of that bound, which an estimate from these measurements reaches by luck only.
@@ -27,13 +27,13 @@ from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.rigid.dynamics import ParticleSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import ParticleModel
-from softgym_envs.rigid.symbolic import complementarity_form
-from sysid.data.problem import FitProblem
+from softgym_envs.systems.rigid.dynamics import ParticleSimulator
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.model import ParticleModel
+from softgym_envs.systems.rigid.symbolic import complementarity_form
+from sysid.fitting.mpec import MpecOptions, MpecSolution, solve
 from sysid.least_squares.cutting import cut
-from sysid.methods.mpec import MpecOptions, MpecSolution, solve
+from sysid.problem.problem import FitProblem
 
 LEVELS = (5e-5, 5e-4, 5e-3, 5e-2, 5e-1)
 PAPER = {5e-5: "0.2", 5e-4: "0.2", 5e-3: "0.2", 5e-2: "0.200022", 5e-1: "0.199873 (infeasible)"}
@@ -63,7 +63,7 @@ class Row:
     """Noise level, or number of particles."""
     fits: int
     globals: int
-    """Fits whose objective is at most the truth's."""
+    """Fits whose objective is at most the ground truth's."""
     first_way: int
     """Fits that needed no fallback."""
     rms_error: float
@@ -78,26 +78,26 @@ class Row:
     errors: list[float]
 
 
-def problem_of(simulator: ParticleSimulator, truth: Parameters, start: np.ndarray, eps: float, seed: int) -> FitProblem:
+def problem_of(simulator: ParticleSimulator, ground_truth: Parameters, start: np.ndarray, eps: float, seed: int) -> FitProblem:
     """A noisy recording as a problem, from friction 1."""
     sigma = eps / np.sqrt(3)
     recording = record(
-        simulator, start, np.full((STEPS, simulator.nu), FORCE), truth,
+        simulator, start, np.full((STEPS, simulator.nu), FORCE), ground_truth,
         noise={"x": sigma, "y": sigma}, rng=np.random.default_rng(seed), uniform=True,
     )  # fmt: skip
-    free = tuple(name for name in truth.names() if name.startswith("friction"))
-    guess = truth.replace(**dict.fromkeys(free, 1.0))
+    free = tuple(name for name in ground_truth.names() if name.startswith("friction"))
+    initial_guess = ground_truth.replace(**dict.fromkeys(free, 1.0))
     noise = dict.fromkeys(recording.names, sigma)
-    return FitProblem(simulator, TrajectorySet((recording,)), free, start=guess, noise=noise, free_motion=True)
+    return FitProblem(simulator, TrajectorySet((recording,)), free, start=initial_guess, noise=noise, free_motion=True)
 
 
-def judge(problem: FitProblem, truth: Parameters, start: np.ndarray) -> tuple[float, np.ndarray]:
-    """Objective at the truth, and the Fisher bounds of all frictions (p,)."""
+def judge(problem: FitProblem, ground_truth: Parameters, start: np.ndarray) -> tuple[float, np.ndarray]:
+    """Objective at the ground truth, and the Fisher bounds of all frictions (p,)."""
     segments = cut(problem, problem.split.train, None, free=True, exact=True)
-    theta = problem.encode(truth)
+    theta = problem.encode(ground_truth)
     found = segments.derivative(theta, start[None])
     noise = problem.known_noise
-    J = np.concatenate([found.constants, found.starts], axis=-1)[0] / noise[:, None]  # type: ignore[index]
+    J = np.concatenate([found.parameter_values, found.starts], axis=-1)[0] / noise[:, None]  # type: ignore[index]
     rows = J.reshape(-1, J.shape[-1])
     objective = float(np.sum((found.residual[0] / noise) ** 2))
     root = np.linalg.inv(np.linalg.qr(rows, mode="r"))
@@ -106,7 +106,7 @@ def judge(problem: FitProblem, truth: Parameters, start: np.ndarray) -> tuple[fl
 
 @dataclass(frozen=True)
 class Fit:
-    """One fit against its truth."""
+    """One fit against its ground truth."""
 
     solution: MpecSolution
     error: np.ndarray
@@ -117,21 +117,21 @@ class Fit:
 
 
 def fit(
-    form: ComplementarityForm, simulator: ParticleSimulator, truth: Parameters, start: np.ndarray, eps: float, seed: int
+    form: ComplementarityForm, simulator: ParticleSimulator, ground_truth: Parameters, start: np.ndarray, eps: float, seed: int
 ) -> Fit:
     """Solve and compare."""
-    problem = problem_of(simulator, truth, start, eps, seed)
+    problem = problem_of(simulator, ground_truth, start, eps, seed)
     begin = time.process_time()
     solution = solve(problem, form, MpecOptions(box=True))
     processor = time.process_time() - begin
-    objective, fisher = judge(problem, truth, start)
+    objective, fisher = judge(problem, ground_truth, start)
     values = problem.vectors(solution.theta[None])[0, problem.columns]
-    error = values - truth.to_vector()[problem.columns]
+    error = values - ground_truth.to_vector()[problem.columns]
     return Fit(solution, error, fisher, solution.objective <= objective * (1 + 1e-12), processor)
 
 
 def without_fallback(solution: MpecSolution) -> bool:
-    """Whether the homotopy from the start constants and the grid were enough."""
+    """Whether the homotopy from the start parameters and the grid were enough."""
     return not any(attempt.method.startswith("homotopy from") for attempt in solution.attempts)
 
 
@@ -151,11 +151,11 @@ def row(what: float, fits: list[Fit]) -> Row:
 def levels(seeds: int) -> list[Row]:
     """The table of slide 27."""
     simulator = ParticleSimulator()
-    form, truth, start = complementarity_form(simulator), simulator.default_parameters, simulator.initial_state()[0]
-    fit(form, simulator, truth, start, 5e-3, 1000)  # compiles
+    form, ground_truth, start = complementarity_form(simulator), simulator.default_parameters, simulator.initial_state()[0]
+    fit(form, simulator, ground_truth, start, 5e-3, 1000)  # compiles
     rows = []
     for place, eps in enumerate(LEVELS):  # every level has its own noise
-        rows.append(row(eps, [fit(form, simulator, truth, start, eps, 100_000 * place + seed) for seed in range(seeds)]))
+        rows.append(row(eps, [fit(form, simulator, ground_truth, start, eps, 100_000 * place + seed) for seed in range(seeds)]))
         show(rows[-1], f"paper: {PAPER[eps]}")
     return rows
 
@@ -168,10 +168,10 @@ def many(counts: tuple[int, ...], seeds: int) -> list[Row]:
         form, fits = complementarity_form(simulator), []
         for seed in range(seeds if count <= 10 else 1):
             rng = np.random.default_rng(seed)
-            truth = simulator.parameters_class(**{f"friction{i}": 0.5 * (1 - rng.random()) for i in range(count)})
+            ground_truth = simulator.parameters_class(**{f"friction{i}": 0.5 * (1 - rng.random()) for i in range(count)})
             start = simulator.initial_state()[0]
             start[0::4], start[1::4] = rng.uniform(-10, 10, count), rng.uniform(0, 5, count)
-            fits.append(fit(form, simulator, truth, start, 5e-3, seed + 10_000))
+            fits.append(fit(form, simulator, ground_truth, start, 5e-3, seed + 10_000))
         rows.append(row(count, fits))
         show(rows[-1], f"paper's RMS: {PAPER_RMS.get(count, '-')}")
     return rows

@@ -1,12 +1,12 @@
-"""Factors of the prism's crawling heuristic (`softgym_envs.tensegrity.crawling`), by CMA-ES in our engine.
+"""Factors of the prism's crawling heuristic (`softgym_envs.systems.tensegrity.crawling`), by CMA-ES in our engine.
 
     python experiments/prism_crawl_heuristic.py --again  # from the factors of the code
     python experiments/prism_crawl_heuristic.py --scratch  # from zero
     python experiments/prism_crawl_heuristic.py  # continues from results/prism_crawl_heuristic/numbers.json
 
-Every candidate crawls from the same random poses; every row has constants of its own, drawn narrowly. Six of eleven rows have
-the contact mode "patch" with our engine's values for soft contacts, the rest "stick" and the default constants. A row's
-merit is the speed along the command, at most CAP, less half of that across. No truth is used. Writes
+Every candidate crawls from the same random poses; every row has parameters of its own, drawn narrowly. Six of eleven rows have
+the contact mode "patch" with our engine's values for soft contacts, the rest "stick" and the default parameters. A row's
+merit is the speed along the command, at most CAP, less half of that across. No ground truth is used. Writes
 results/prism_crawl_heuristic/numbers.json, the mean of the search over its last generations.
 """
 
@@ -28,8 +28,8 @@ import tyro
 from numpy.typing import NDArray
 
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.tensegrity.crawling import FACTORS, TERMS, crawling
-from softgym_envs.tensegrity.mujoco import TwinParameters, native_constants
+from softgym_envs.systems.tensegrity.crawling import FACTORS, TERMS, crawling
+from softgym_envs.systems.tensegrity.mujoco import MujocoParameters, native_constants
 
 Array = NDArray[np.float64]
 
@@ -42,9 +42,9 @@ BODY = {
 GROUND = {"friction": (0.7, 0.9)}
 """Constant -> range of its draws."""
 SOFT = {"contact_timeconst": (0.08, 0.12), "contact_dampratio": (0.9, 1.1), "friction": (0.9, 1.1), "pivot": (0.7, 1.4)}
-"""Ranges of soft contacts' settings, converted to our engine's constants (`native_constants`); drawn by their logarithms."""
+"""Ranges of soft contacts' settings, converted to our engine's parameters (`native_constants`); drawn by their logarithms."""
 FIXED = ("gravity", "terrain_scale")
-"""Constants that the task sets."""
+"""Parameters that the task sets."""
 CAP = 0.22
 """[m/s] Faster is not better: crawling should work in all worlds."""
 LAST = 6
@@ -53,13 +53,13 @@ LAST = 6
 
 @dataclass(frozen=True)
 class Soft:
-    """Constants of rows with the contact mode "patch"."""
+    """Parameters of rows with the contact mode "patch"."""
 
     def sample(self, rng: np.random.Generator, nominal: Any) -> dict[str, float]:
         """See `ParameterDistribution`."""
         drawn = {name: float(np.exp(rng.uniform(*np.log(ends)))) for name, ends in {**BODY, **SOFT}.items()}
         pivot = drawn.pop("pivot")
-        found = native_constants(TwinParameters(**drawn, torsional_friction=pivot, rolling_friction=pivot))
+        found = native_constants(MujocoParameters(**drawn, torsional_friction=pivot, rolling_friction=pivot))
         return {name: float(getattr(found, name)) for name in found.names() if name not in FIXED}
 
 
@@ -92,7 +92,7 @@ def worlds(args: Args) -> list[Any]:
     """Batches of all candidates' episodes, one per contact mode."""
     made = []
     for contact, rows, drawn in (("patch", args.soft_rows, Soft()), ("stick", args.hard_rows, {**BODY, **GROUND})):
-        chosen: dict[str, Any] = {"simulator_options": {"contact": contact}, "randomize": drawn}
+        chosen: dict[str, Any] = {"options": {"contact": contact}, "randomize": drawn}
         made.append(gym.make_vec("softgym_envs:TensegrityCrawl-v0", num_envs=args.candidates * rows, **chosen))
     return made
 

@@ -20,11 +20,11 @@ from PIL import Image as pillow
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents import pretrained
-from softgym_envs.box.experiments import thrown
 from softgym_envs.envs.drawing import render_state
 from softgym_envs.rendering import PygameRenderer, write_gif
 from softgym_envs.rendering.pygame_view import Image
-from softgym_envs.rooms import room
+from softgym_envs.systems import system
+from softgym_envs.systems.box.experiments import thrown
 
 IDS = {
     "vine": "VineNavigate-v0", "superball": "TensegrityRoll-v0", "prism": "TensegrityCrawl-v0", "loop": "LoopPeg-v0",
@@ -66,7 +66,7 @@ def episode(env: Any, env_id: str, seed: int) -> Iterator[Image]:
 
 def throw(seed: int) -> Iterator[Image]:
     """Pictures of a box that is thrown on the table."""
-    simulator: Any = room("box").simulator()
+    simulator: Any = system("box").simulator()
     start = thrown(simulator, np.random.default_rng(seed))
     controls = np.zeros((1, FRAMES - 1, simulator.nu))
     states, _ = simulator.rollout(start[None], controls, simulator.default_parameters, substeps=round(TOSS / simulator.dt))

@@ -3,10 +3,12 @@
     python experiments/superball_identify_cables_mismatch2.py  # seeds 200, 207, 208 of level 2
     python experiments/superball_identify_cables_mismatch2.py --seeds 300 --level 3
 
-A truth is the hard twin of a level, driven with a rod held for 5 s before the cameras of `lab` (120 Hz, 2 mm, gaps, outliers,
-late). The room's recipe is run twice from its guess, a factor of 3 off. Errors are those of the nodes, root mean square, 1 s
-ahead from exact states of another recording; commands are taken to act at once. For comparison: the constants about which the
-truth was drawn, and those with its drawn factors. Finished truths are not run again. Writes numbers.json and
+A ground truth is the mismatched model of a level, driven with a rod held for 5 s before the cameras of `lab` (120 Hz, 2 mm,
+gaps, outliers,
+late). The system's procedure is run twice from its guess, a factor of 3 off. Errors are those of the nodes, root mean square, 1
+s
+ahead from exact states of another recording; commands are taken to act at once. For comparison: the parameters about which the
+ground truth was drawn, and those with its drawn factors. Finished ground truths are not run again. Writes numbers.json and
 table.md into results/superball_identify_cables_mismatch2; times are those of a processor.
 """
 
@@ -23,19 +25,19 @@ import tyro
 
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.sensors import SENSORS
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room
-from softgym_envs.tensegrity.parameters import factor_names
-from sysid import run_recipe
+from softgym_envs.data.sensors import SENSORS
+from softgym_envs.systems import system
+from softgym_envs.systems.tensegrity.parameters import factor_names
+from sysid import run_procedure
 
 STEPS, TEST = 5000, 3000
 """Physics steps of the fitted recording, and of the predicted one."""
 AHEAD = 1.0
 """[s]"""
 KINDS = ("stiffness_spread", "rest_spread", "gain_spread")
-"""Effects of the twin, in the order of the factors."""
+"""Effects of the MuJoCo model, in the order of the factors."""
 
 
 @dataclass(frozen=True)
@@ -45,46 +47,46 @@ class Args:
     seeds: tuple[int, ...] = (200, 207, 208)
     """Seeds of MuJoCo models and their recordings."""
     level: int = 2
-    """Level of the hard twin."""
+    """Level of the mismatched model."""
     out: Path = Path("results/superball_identify_cables_mismatch2")
     """Folder of the table."""
 
 
 def ball(own: bool, dt: float = 1e-3) -> Any:
     """Our engine."""
-    return room("tensegrity").simulator(dt=dt, options={"contact": "patch", "own_cables": own})
+    return system("tensegrity").simulator(dt=dt, options={"contact": "patch", "own_cables": own})
 
 
-def error(engine: Any, constants: Parameters, recording: Trajectory) -> float:
+def error(engine: Any, parameter_values: Parameters, recording: Trajectory) -> float:
     """[m] Error of predictions of exact states, `AHEAD`."""
     held, values = replace(engine, fixed_rod=0), recording.select(engine.state_names).values
     rows = round(AHEAD / recording.period)
     first = np.arange(0, recording.num_steps - rows, rows // 4)
     controls = np.stack([recording.controls[k : k + rows] for k in first])
-    states, _ = held.rollout(values[first], controls, constants, substeps=recording.substeps)
+    states, _ = held.rollout(values[first], controls, parameter_values, substeps=recording.substeps)
     nodes = engine.model.node_positions(states[:, -1]) - engine.model.node_positions(values[first + rows])
     return float(np.sqrt(np.mean(nodes**2)))
 
 
 def one(seed: int, level: int) -> dict[str, Any]:
     """Record one robot, and identify it twice."""
-    recipe, rng = load(room("tensegrity").recipe).by_camera, np.random.default_rng([seed, level])
-    truth: Any = room("tensegrity").simulator(backend="mujoco", options={"level": level, "seed": seed})
-    exact, unseen = (recipe.record_one("air", truth, rng, steps=steps, filmed=True) for steps in (STEPS, TEST))
-    seen = SENSORS["lab"](exact, ball(False), recipe, rng)
-    stages = tuple(stage for stage in recipe.stages if stage.experiment == "air")
+    procedure, rng = load(system("tensegrity").procedure).by_camera, np.random.default_rng([seed, level])
+    ground_truth: Any = system("tensegrity").simulator(backend="mujoco", options={"level": level, "seed": seed})
+    exact, unseen = (procedure.record_one("air", ground_truth, rng, steps=steps, from_markers=True) for steps in (STEPS, TEST))
+    seen = SENSORS["lab"](exact, ball(False), procedure, rng)
+    stages = tuple(stage for stage in procedure.stages if stage.experiment == "air")
     drawn = ball(True).default_parameters
-    factors = 1.0 + np.concatenate([truth.spread(kind, 24) for kind in KINDS])
+    factors = 1.0 + np.concatenate([ground_truth.spread(kind, 24) for kind in KINDS])
     names = factor_names(24, 24)
     right = drawn.replace(**dict(zip(names, factors.tolist(), strict=True)))
     row: dict[str, Any] = {"seed": seed, "level": level, "drawn": error(ball(True), drawn, unseen)}
     row["factors"] = error(ball(True), right, unseen)
     for own in (False, True):
-        engine, begin = ball(own, recipe.step_of(seen.period, 1e-3)), time.process_time()
-        found = run_recipe(recipe, engine, TrajectorySet((seen.for_timestep(engine.dt),)), stages=stages)
+        engine, begin = ball(own, procedure.step_of(seen.period, 1e-3)), time.process_time()
+        found = run_procedure(procedure, engine, TrajectorySet((seen.for_timestep(engine.dt),)), stages=stages)
         row["own" if own else "alike"] = error(ball(own), found.parameters, unseen)
         row["own_seconds" if own else "alike_seconds"] = round(time.process_time() - begin, 1)
-        row["own_verdict" if own else "alike_verdict"] = found.headline
+        row["own_diagnostic" if own else "alike_diagnostic"] = found.headline
         if own:
             ends = np.array([getattr(found.parameters, name) for name in names]).reshape(3, 24)
             left = ends / factors.reshape(3, 24)

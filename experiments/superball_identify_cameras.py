@@ -1,12 +1,14 @@
 """A MuJoCo SUPERball before simulated cameras: the documented commands on markers at 120 Hz with noise, gaps and latency.
 
-    python experiments/superball_identify_cameras.py  # 20 recordings of the twin
+    python experiments/superball_identify_cameras.py  # 20 recordings of the MuJoCo model
     python experiments/superball_identify_cameras.py --seeds 101 102 --level 2
 
-A truth is the MuJoCo twin (level 0: as drawn; level 2: with mismatches), its body driven with a rod held, as the room's
-recipe says, 5 s, and thrown, 5 s. `softgym-envs record tensegrity --backend mujoco --sensor lab` is what cameras saw: 120 Hz, 2
-mm, 5 % of the points lost, 1 % elsewhere, 20 ms late. `softgym-envs identify tensegrity --data FILE` starts from the recipe's
-guess, a factor of 3 off in every constant. Finished truths are not run again. Writes numbers.json and table.md into
+A ground truth is the MuJoCo model (level 0: as drawn; level 2: with mismatches), its body driven with a rod held, as the
+system's
+procedure says, 5 s, and thrown, 5 s. `softgym-envs record tensegrity --backend mujoco --sensor lab` is what cameras saw: 120
+Hz, 2 mm, 5 % of the points lost, 1 % elsewhere, 20 ms late. `softgym-envs identify tensegrity --data FILE` starts from the
+procedure's
+guess, a factor of 3 off in every parameter. Finished ground truths are not run again. Writes numbers.json and table.md into
 results/superball_identify_cameras; times are those of a processor.
 """
 
@@ -27,14 +29,15 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.files import git_commit, write_atomically
-from softgym_envs.core.sensors import sensor_from_text
+from softgym_envs.data.sensors import sensor_from_text
 
 BODY = {"cable_stiffness": 1e4, "cable_damping": 1e3, "motor_speed": 1.0, "motor_gain": 0.01}
 """True values at level 0; with mismatches the means about which its cables are spread."""
 NEAR = 2e-3
 """[s] Tolerance of the latency."""
 STAGES = ("seen", "begun")
-"""Stages of the recipe: whole flights, or if that fit was reported as lost, the constants and intervals of the one before."""
+"""Stages of the procedure: whole flights, or if that fit was reported as lost, the parameters and intervals of the one
+before."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,14 @@ class Args:
     seeds: tuple[int, ...] = tuple(range(401, 421))
     """Seeds of recordings, and of mismatched MuJoCo models."""
     level: int = 0
-    """Level of the hard twin, which has a latency of its own in addition to the sensor's."""
+    """Level of the mismatched model, which has a latency of its own in addition to the sensor's."""
     sensor: tuple[str, ...] = ("lab",)
     """Sensor of `record`."""
     out: Path = Path("results/superball_identify_cameras")
     """Folder of the table."""
 
 
-def verb(name: str) -> Any:
+def subcommand(name: str) -> Any:
     """scripts/<name>.py."""
     path = Path(__file__).parents[2] / "scripts" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"verb_{name}", path)
@@ -63,8 +66,8 @@ def verb(name: str) -> Any:
 
 
 def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[str, Any]:
-    """Record and identify one truth."""
-    record, identify, said = verb("record"), verb("identify"), io.StringIO()
+    """Record and identify one ground truth."""
+    record, identify, said = subcommand("record"), subcommand("identify"), io.StringIO()
     option = () if level == 0 else (f"level={level}", f"seed={seed}")
     file = folder / "markers.h5"
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -97,7 +100,7 @@ def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[st
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
     head = "| MuJoCo level | sensor (simulated) | recordings | explained | exit code 0 | latency within 2 ms, largest error |"
-    lines = [f"{head} error of the constants, rms | 95 % intervals that hold the truth | seconds, median and most |"]
+    lines = [f"{head} error of the parameters, rms | 95 % intervals that hold the ground truth | seconds, median and most |"]
     lines.append("| --- " * 9 + "|")
     for kind in dict.fromkeys((row["level"], row["sensor"]) for row in rows):
         some = [row for row in rows if (row["level"], row["sensor"]) == kind and "values" in row]
@@ -116,7 +119,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 
 def main(args: Args) -> None:
-    """Run all truths."""
+    """Run all ground truths."""
     path = args.out / "numbers.json"
     rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
     for seed in args.seeds:

@@ -1,12 +1,13 @@
-"""Factors of the SUPERball's rolling heuristic (`softgym_envs.tensegrity.controllers.rolling`), by CMA-ES in our engine.
+"""Factors of the SUPERball's rolling heuristic (`softgym_envs.systems.tensegrity.controllers.rolling`), by CMA-ES in our
+engine.
 
     python experiments/superball_roll_heuristic.py --again  # from the factors of the code, 2 minutes of a processor
     python experiments/superball_roll_heuristic.py  # continues from results/superball_roll_heuristic/numbers.json
 
 Those of the code started from a wider search's, with zero for the last four. Every candidate rolls from the same random poses;
-every row has constants of its own, drawn narrowly. Two of three rows have the contact mode "patch" with our engine's values
-for soft contacts, the rest "stick" and the default constants. A row's merit is the speed along the command, at most CAP,
-less half of that across. No truth is used. Writes the mean of the search over its last
+every row has parameters of its own, drawn narrowly. Two of three rows have the contact mode "patch" with our engine's values
+for soft contacts, the rest "stick" and the default parameters. A row's merit is the speed along the command, at most CAP,
+less half of that across. No ground truth is used. Writes the mean of the search over its last
 generations.
 """
 
@@ -28,8 +29,8 @@ import tyro
 from numpy.typing import NDArray
 
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.tensegrity.controllers import FACTORS, rolling
-from softgym_envs.tensegrity.mujoco import TwinParameters, native_constants
+from softgym_envs.systems.tensegrity.controllers import FACTORS, rolling
+from softgym_envs.systems.tensegrity.mujoco import MujocoParameters, native_constants
 
 Array = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ BODY = {
 GROUND = {"friction": (0.7, 0.9)}
 """Constant -> range of its draws."""
 SOFT = {"contact_timeconst": (0.08, 0.12), "contact_dampratio": (0.9, 1.1), "friction": (0.9, 1.1), "pivot": (0.7, 1.4)}
-"""Ranges of soft contacts' settings, converted to our engine's constants (`native_constants`); drawn by their logarithms."""
+"""Ranges of soft contacts' settings, converted to our engine's parameters (`native_constants`); drawn by their logarithms."""
 CAP = 0.8
 """[m/s] Faster is not better: rolling should work in all worlds."""
 LAST = 6
@@ -51,13 +52,13 @@ LAST = 6
 
 @dataclass(frozen=True)
 class Soft:
-    """Constants of rows with the contact mode "patch"."""
+    """Parameters of rows with the contact mode "patch"."""
 
     def sample(self, rng: np.random.Generator, nominal: Any) -> dict[str, float]:
         """See `ParameterDistribution`."""
         drawn = {name: float(np.exp(rng.uniform(*np.log(ends)))) for name, ends in {**BODY, **SOFT}.items()}
         pivot = drawn.pop("pivot")
-        found = native_constants(TwinParameters(**drawn, torsional_friction=pivot, rolling_friction=pivot))
+        found = native_constants(MujocoParameters(**drawn, torsional_friction=pivot, rolling_friction=pivot))
         return {name: float(getattr(found, name)) for name in found.names()}
 
 
@@ -87,7 +88,7 @@ def worlds(args: Args) -> list[Any]:
     made = []
     for contact, share, drawn in (("patch", 2 / 3, Soft()), ("stick", 1 / 3, {**BODY, **GROUND})):
         rows, chosen = args.candidates * round(share * args.rows), {"contact": contact}
-        made.append(gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=rows, simulator_options=chosen, randomize=drawn))
+        made.append(gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=rows, options=chosen, randomize=drawn))
     return made
 
 

@@ -13,16 +13,16 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.study.definition import Job
-from agents.study.jobs import record_path, registered
-from agents.study.report import markdown
-from agents.study.statistics import Interval
-from agents.study.summary import Summary, summarise
+from agents.transfer.definition import Job
+from agents.transfer.jobs import record_path, registered
+from agents.transfer.report import markdown
+from agents.transfer.statistics import Interval
+from agents.transfer.summary import Summary, summarise
 from softgym_envs.core.files import read_json, write_atomically, write_json
 
 RESULTS = Path("results")
 KEYS = ("condition", "budget", "dataset", "seed")
-RUN = (*KEYS, "cost", "costs", "failed", "measures", "model_cost", "truth_steps", "model_steps", "seconds")
+RUN = (*KEYS, "cost", "costs", "failed", "measures", "model_cost", "ground_truth_steps", "model_steps", "seconds")
 """Entries of a run that tables need."""
 FIT = ("failed", "note", "errors")
 
@@ -72,7 +72,7 @@ def scores(found: Summary) -> dict[str, Any]:
 
     return {
         f"{row.condition}_{row.budget}" if row.budget else row.condition: {
-            "cost": ends(row.cost), "score": ends(row.share), "steps": row.truth_steps["train"],
+            "cost": ends(row.cost), "score": ends(row.share), "steps": row.ground_truth_steps["train"],
             "measures": {name: float(f"{value:.6g}") for name, value in row.measures.items()},
         }
         for row in found.conditions

@@ -3,12 +3,12 @@
     python experiments/task_cards.py  # every id; measured entries stay: continues where it stopped
     python experiments/task_cards.py --ids VineWall-v0 --again
 
-Controllers are no action ("zero"), random actions ("random"), those that the room declares (`Room.controllers`), sampling
-MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's constants and kind of contact if the
-room gives their values in our engine, and with the constants that each episode draws; a line has its settings), and the
+Controllers are no action ("zero"), random actions ("random"), those that the system declares (`System.controllers`), sampling
+MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's parameters and kind of contact if the
+system gives their values in our engine, and with the parameters that each episode draws; a line has its settings), and the
 policies of the package, without and with sensor noise and delay. Episode i begins from the same seed for all of them.
 Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes
-docs/task_cards.md and the tables of docs/rooms from both.
+docs/task_cards.md and the tables of docs/systems from both.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
+from agents.control.task_mpc import TaskMpc
 from agents.learning.evaluation import Controller, Evaluation, evaluate_controller, uniform, zero
 from agents.learning.policy import load_policy, observed_with
-from agents.planning.task_mpc import TaskMpc
-from agents.study.statistics import share
+from agents.transfer.statistics import share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.core.room import NATIVE
+from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load
 from softgym_envs.rendering.video import write_png
-from softgym_envs.rooms import room_of_task, tasks
+from softgym_envs.systems import system_of_task, tasks
 
 LEVELS = (1.0, 2.0, 3.0)
-"""Levels of ids that have them; the truths play the first and the last one, MPC the first."""
+"""Levels of ids that have them; the ground truths play the first and the last one, MPC the first."""
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Further conditions under which policies are judged."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
@@ -71,7 +71,7 @@ MPC = {
     "VineSqueeze-v0": TaskMpc(),
     "VineWall-v0": TaskMpc(),
 }
-"""Id -> settings of its planner, if one is affordable. Those of TensegrityWaypoint and Terrain do not know the twin's
+"""Id -> settings of its planner, if one is affordable. Those of TensegrityWaypoint and Terrain do not know the MuJoCo model's
 contacts."""
 FIRST = ("zero", "random")
 """First controllers that users try: measured for every id before the rest."""
@@ -86,14 +86,14 @@ class Args:
     ids: tuple[str, ...] = ()
     """Ids; none: all."""
     backends: tuple[str, ...] = ()
-    """Backends; none: our engine and every truth."""
+    """Backends; none: our engine and every ground truth."""
     levels: tuple[float, ...] = ()
     """Levels; none: all that there are."""
     controllers: tuple[str, ...] = ()
     """Controllers; none: all, "zero" and "random" of every id before the others, and then speeds and pictures."""
     episodes: int = 100
     """Episodes per entry."""
-    truth_episodes: int = 50
+    ground_truth_episodes: int = 50
     """Episodes per entry on worlds other than our engine."""
     mpc_episodes: int = 8
     """Episodes per entry of MPC."""
@@ -122,21 +122,21 @@ def policy_file(task_id: str) -> Path | None:
 
 
 def planned(task_id: str, envs: Any) -> Callable[[Any], Any]:
-    """The id's MPC: it plans in our engine, and knows the constants of the world that it drives."""
-    room, truth = room_of_task(task_id), envs.simulator
-    engine = room.simulator(truth.model)
-    scenario = load(room.study).get(task_id) if room.study else None
-    if type(truth) is type(engine) or scenario is None or scenario.best is None:
+    """The id's MPC: it plans in our engine, and knows the parameters of the world that it drives."""
+    system, ground_truth = system_of_task(task_id), envs.simulator
+    engine = system.simulator(ground_truth.model)
+    scenario = load(system.study).get(task_id) if system.study else None
+    if type(ground_truth) is type(engine) or scenario is None or scenario.best is None:
         return MPC[task_id].controller(envs, engine)
-    known = room.simulator(truth.model, options=scenario.options)
-    return MPC[task_id].controller(envs, known, scenario.best(truth.default_parameters))
+    known = system.simulator(ground_truth.model, options=scenario.options)
+    return MPC[task_id].controller(envs, known, scenario.best(ground_truth.default_parameters))
 
 
 def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
     """Names, keywords of the environment, and controllers."""
     yield "zero", {}, zero
     yield "random", {}, uniform
-    for name, controller in room_of_task(task_id).controllers_of(task_id).items():
+    for name, controller in system_of_task(task_id).controllers_of(task_id).items():
         yield name, {}, controller
     if task_id in MPC:
         yield "mpc", {}, partial(planned, task_id)
@@ -147,7 +147,7 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
         yield f"policy of {BLIND[task_id]}", {}, lambda envs: lambda observation: blind(observation[:, :size])
     yield from learned(policy_file(task_id))
     for option, keywords in OPTIONS.get(task_id, {}).items():
-        known = {"zero": zero, "random": uniform, **room_of_task(task_id).controllers_of(task_id)}
+        known = {"zero": zero, "random": uniform, **system_of_task(task_id).controllers_of(task_id)}
         for name, controller in known.items():
             yield f"{option}: {name}", keywords, controller
         for name, given, controller in learned(policy_file(f"{task_id}+{option}")):
@@ -164,9 +164,9 @@ def learned(file: Path | None) -> Iterator[tuple[str, dict[str, Any], Controller
 
 def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:
     """Every line of an id's card."""
-    room = room_of_task(task_id)
-    levels = LEVELS if "level" in inspect.signature(load(room.task(task_id).build)).parameters else (None,)
-    for backend in backends or (NATIVE, *room.truths):
+    system = system_of_task(task_id)
+    levels = LEVELS if "level" in inspect.signature(load(system.task(task_id).build)).parameters else (None,)
+    for backend in backends or (NATIVE, *system.ground_truths):
         for level in levels if backend == NATIVE else levels[::2]:
             for name, keywords, drive in drivers(task_id):
                 if name == "mpc" and level != levels[0]:
@@ -226,7 +226,7 @@ def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
         wrong = entry.level is not None and entry.level not in (args.levels or LEVELS)
         if wrong or not wanted(entry.controller) or (not args.again and _without(read_card(task_id, args), key)[1]):
             continue
-        episodes, spent = args.episodes if entry.backend == NATIVE else args.truth_episodes, list[float]()
+        episodes, spent = args.episodes if entry.backend == NATIVE else args.ground_truth_episodes, list[float]()
         if entry.controller == "mpc":
             episodes = min(episodes, args.mpc_episodes)
         found = evaluate_controller(
@@ -256,7 +256,7 @@ def _without(card: dict[str, Any], key: dict[str, Any]) -> tuple[list[dict[str, 
 
 def measure_speed(task_id: str, args: Args) -> None:
     """Add the missing speeds to the id's card."""
-    for backend in args.backends or (NATIVE, *room_of_task(task_id).truths):
+    for backend in args.backends or (NATIVE, *system_of_task(task_id).ground_truths):
         if backend not in read_card(task_id, args)["speed"] or args.again:
             found = speed(task_id, backend)
             card = read_card(task_id, args)

@@ -4,7 +4,7 @@
     python experiments/tensegrity_controllers.py --tasks roll --controllers ilqg gps
 
 Writes results/tensegrity_controllers. All start from the same state and first controls, and run in our
-engine with its default constants. Planners (ilqg, gps) plan 50 control steps at once; MPC controllers (mppi, ilqg_mpc)
+engine with its default parameters. Planners (ilqg, gps) plan 50 control steps at once; MPC controllers (mppi, ilqg_mpc)
 replan at every control step, so their cost is the one of the closed loop. Derivatives by
 differences are counted as the simulated steps that they are; a step with exact derivatives counts as 1 (in time it costs more).
 """
@@ -27,17 +27,17 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.cost import FeatureCost
-from agents.planning.gps import GPSOptions, plan_gps
-from agents.planning.ilqg import ILQGOptions, plan_ilqg
-from agents.planning.mpc import ILQGController, SamplingController, SamplingOptions
-from agents.planning.plan import IterLog, random_controls, run_policy, total_cost
+from agents.control.cost import FeatureCost
+from agents.control.gps import GPSOptions, plan_gps
+from agents.control.ilqg import ILQGOptions, plan_ilqg
+from agents.control.mpc import ILQGController, SamplingController, SamplingOptions
+from agents.control.plan import IterLog, random_controls, run_policy, total_cost
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
-from softgym_envs.core.page import COLORS, plain_axes
-from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.tasks import CRAWL, ROLL
+from softgym_envs.data.page import COLORS, plain_axes
+from softgym_envs.systems.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.tasks import CRAWL, ROLL
 
 Array = NDArray[np.float64]
 Name = Literal["ilqg", "ilqg_differences", "gps", "mppi", "ilqg_mpc"]

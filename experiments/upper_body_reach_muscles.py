@@ -20,18 +20,18 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of
-from agents.planning.optimal import Manoeuvre, OptimalMotion, solve_form
+from agents.control.first_guess import driving_controls, minimum_jerk, rates_of
+from agents.control.optimal import Manoeuvre, OptimalMotion, solve_form
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.core.page import plain_axes
+from softgym_envs.data.page import plain_axes
 from softgym_envs.muscles.routes import Routes
-from softgym_envs.upper_body.dynamics import BodySimulator
-from softgym_envs.upper_body.model import BodyModel, muscled
-from softgym_envs.upper_body.muscle_control import held_pose
-from softgym_envs.upper_body.sharing import activations
-from softgym_envs.upper_body.symbolic import muscled_step
-from softgym_envs.upper_body.tasks import UpperBodyReach
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.upper_body.model import BodyModel, muscled
+from softgym_envs.systems.upper_body.muscle_control import held_pose
+from softgym_envs.systems.upper_body.sharing import activations
+from softgym_envs.systems.upper_body.symbolic import muscled_step
+from softgym_envs.systems.upper_body.tasks import UpperBodyReach
 
 Array = NDArray[np.float64]
 HORIZON, SMOOTHNESS, FASTEST, SUBSTEPS, ITERATIONS = 0.8, 1e-3, 12.0, 4, 200

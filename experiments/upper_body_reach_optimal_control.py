@@ -1,4 +1,4 @@
-"""Optimal control of the upper body's reach [Penner2020, section 3.2]: random targets, meshes, replay on the twin, MPC.
+"""Optimal control of the upper body's reach [Penner2020, section 3.2]: random targets, meshes, replay on the MuJoCo model, MPC.
 
 python experiments/upper_body_reach_optimal_control.py  # minutes; writes results/upper_body_reach_optimal_control
 
@@ -17,17 +17,17 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.cost import FeatureCost
-from agents.planning.mpc import ILQGController
-from agents.planning.optimal import Manoeuvre, OptimalMotion, plan_motion
-from agents.planning.plan import run_policy
+from agents.control.cost import FeatureCost
+from agents.control.mpc import ILQGController
+from agents.control.optimal import Manoeuvre, OptimalMotion, plan_motion
+from agents.control.plan import run_policy
 from softgym_envs.core.files import provenance, write_json
-from softgym_envs.core.page import BLUE, plain_axes
-from softgym_envs.upper_body.dynamics import BodySimulator
-from softgym_envs.upper_body.model import BodyModel
-from softgym_envs.upper_body.mujoco import BodyTwin
-from softgym_envs.upper_body.recipe import REACH
-from softgym_envs.upper_body.tasks import UpperBodyReach
+from softgym_envs.data.page import BLUE, plain_axes
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.upper_body.model import BodyModel
+from softgym_envs.systems.upper_body.mujoco import MujocoUpperBody
+from softgym_envs.systems.upper_body.procedure import REACH
+from softgym_envs.systems.upper_body.tasks import UpperBodyReach
 
 Array = NDArray[np.float64]
 HORIZON, PERIOD, RUN = 0.8, 0.02, 1.5
@@ -48,7 +48,7 @@ class Args:
     meshes: tuple[int, ...] = (10, 20, 50, 100)
     """Time nodes N, for the first target."""
     closed: int = 3
-    """Targets with MPC on the twin."""
+    """Targets with MPC on the MuJoCo model."""
     seed: int = 0
     out: Path = Path("results/upper_body_reach_optimal_control")
     """Folder."""
@@ -82,18 +82,22 @@ def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
 
 
 def replayed(plan: OptimalMotion) -> Array:
-    """States of the twin under the plan's torques, (N + 1, 2 n)."""
-    twin, steps = BodyTwin(), len(plan.controls)
-    states, _ = twin.rollout(MODEL.rest_state()[None], plan.controls[None], substeps=round(HORIZON / steps / twin.dt))
+    """States of the MuJoCo model under the plan's torques, (N + 1, 2 n)."""
+    mujoco_model, steps = MujocoUpperBody(), len(plan.controls)
+    states, _ = mujoco_model.rollout(
+        MODEL.rest_state()[None], plan.controls[None], substeps=round(HORIZON / steps / mujoco_model.dt)
+    )
     return np.asarray(states[0])
 
 
 def controlled(goal: Array) -> Array:
-    """States of the twin under MPC in our engine, (T + 1, 2 n)."""
-    twin, simulator = BodyTwin(), BodySimulator(dt=0.01)
+    """States of the MuJoCo model under MPC in our engine, (T + 1, 2 n)."""
+    mujoco_model, simulator = MujocoUpperBody(), BodySimulator(dt=0.01)
     cost = FeatureCost.of(REACH.aimed(np.concatenate([goal, np.zeros(MODEL.n)])), simulator, MODEL)
     controller = ILQGController(simulator, cost, np.zeros((20, MODEL.n)), substeps=round(PERIOD / simulator.dt))
-    run = run_policy(controller, twin, MODEL.rest_state(), steps=round(RUN / PERIOD), substeps=round(PERIOD / twin.dt))
+    run = run_policy(
+        controller, mujoco_model, MODEL.rest_state(), steps=round(RUN / PERIOD), substeps=round(PERIOD / mujoco_model.dt)
+    )
     return np.asarray(run.states[0])
 
 
@@ -109,9 +113,9 @@ def main(args: Args) -> None:
     for k, goal in enumerate(points):
         plan, row = planned(goal, 50)
         way = off(replayed(plan), goal)
-        row |= {"twin_open_loop_error": float(way[-1])}
+        row |= {"mujoco_model_open_loop_error": float(way[-1])}
         if k < args.closed:
-            row |= {"twin_mpc_error": float(off(controlled(goal), goal)[-1]), "mpc_seconds": RUN}
+            row |= {"mujoco_model_mpc_error": float(off(controlled(goal), goal)[-1]), "mpc_seconds": RUN}
         plans.append(plan)
         rows.append(row)
         print(row, flush=True)
@@ -123,7 +127,7 @@ def main(args: Args) -> None:
         "solved": sum(row["solved"] for row in rows), "of": len(rows), "median_seconds": float(np.median(total)),
         "largest_seconds": float(total.max()), "median_build": float(np.median([row["build"] for row in rows])),
         "median_solve": float(np.median([row["solve"] for row in rows])),
-        "largest_twin_open_loop_error": max(row["twin_open_loop_error"] for row in rows),
+        "largest_mujoco_model_open_loop_error": max(row["mujoco_model_open_loop_error"] for row in rows),
     }  # fmt: skip
     print(summary)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -137,13 +141,13 @@ def draw(plans: list[OptimalMotion], points: Array, meshes: list[dict[str, Any]]
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 6.4), layout="constrained")
-    ways, angles, torques, twin, seconds, costs = figure.subplots(2, 3).ravel()
+    ways, angles, torques, mujoco_model, seconds, costs = figure.subplots(2, 3).ravel()
     for plan, goal in zip(plans, points, strict=True):
         hand = MODEL.hand(plan.states[:, : MODEL.n])
         ways.plot(hand[:, 0], hand[:, 2], color=BLUE, lw=1)
         ways.plot(*goal[[0, 2]], "o", color=RED, ms=4)
         times = np.linspace(0.0, HORIZON, len(plan.states))
-        twin.plot(times, 1e3 * off(replayed(plan), goal), color=BLUE, lw=1)
+        mujoco_model.plot(times, 1e3 * off(replayed(plan), goal), color=BLUE, lw=1)
     ways.set_aspect("equal")
     ways.set_title("ways of the hand from the side [m]")
     first, times = plans[0], np.linspace(0.0, HORIZON, len(plans[0].states))
@@ -153,8 +157,8 @@ def draw(plans: list[OptimalMotion], points: Array, meshes: list[dict[str, Any]]
     angles.legend(frameon=False, fontsize=7)
     angles.set_title("first target: angles of the right arm [rad]")
     torques.set_title("its torques [N m]")
-    twin.set_title("plan's torques on the twin: hand to goal [mm]")
-    twin.set_yscale("log")
+    mujoco_model.set_title("plan's torques on the MuJoCo model: hand to goal [mm]")
+    mujoco_model.set_yscale("log")
     counts = [row["N"] for row in meshes]
     for what, color in (("build", "0.6"), ("solve", RED)):
         seconds.plot(counts, [row[what] for row in meshes], "o-", color=color, label=what)
@@ -163,7 +167,7 @@ def draw(plans: list[OptimalMotion], points: Array, meshes: list[dict[str, Any]]
     costs.plot(counts, [row["cost"] for row in meshes], "o-", color=BLUE)
     costs.set_title("cost by time nodes N")
     costs.set_ylim(bottom=0)
-    for axes in (ways, angles, torques, twin, seconds, costs):
+    for axes in (ways, angles, torques, mujoco_model, seconds, costs):
         plain_axes(axes)
     for axes in (seconds, costs):
         axes.set_visible(bool(meshes))

@@ -1,6 +1,7 @@
-"""The command `softgym-envs <verb>`; in a checkout also `python scripts <verb>`. Every other file of this folder is a verb.
+"""The command `softgym-envs <subcommand>`; in a checkout also `python scripts <subcommand>`. Every other file of this folder is
+a subcommand.
 
-A verb has a dataclass `Args` and a function `main(args)` that returns an exit code or None.
+A subcommand has a dataclass `Args` and a function `main(args)` that returns an exit code or None.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LATER = 0.02
 """[s] After which a signal that cannot be raised is tried again."""
 
 
-def verbs() -> dict[str, str]:
+def subcommands() -> dict[str, str]:
     """Verb -> summary in its file; nothing is imported."""
     found = {}
     for path in sorted(FOLDER.glob("*.py")):
@@ -38,18 +39,21 @@ def verbs() -> dict[str, str]:
 
 
 def usage() -> str:
-    """Text of all verbs."""
-    lines = [f"  {verb:10s} {summary}" for verb, summary in verbs().items()]
-    return "\n".join(["usage: softgym-envs <verb> [options]; softgym-envs <verb> --help tells its options", "", *lines])
+    """Text of all subcommands."""
+    lines = [f"  {subcommand:10s} {summary}" for subcommand, summary in subcommands().items()]
+    return "\n".join(
+        ["usage: softgym-envs <subcommand> [options]; softgym-envs <subcommand> --help tells its options", "", *lines]
+    )
 
 
 def load_verb(name: str) -> ModuleType:
-    """Module of a verb: a sibling of this one, in the installed package and in a checkout."""
+    """Module of a subcommand: a sibling of this one, in the installed package and in a checkout."""
     return importlib.import_module(f".{name}", __package__) if __package__ else importlib.import_module(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb; returns its exit code: 2 for bad input, or if there is no such verb; 130 after Ctrl-C or SIGTERM."""
+    """Run a subcommand; returns its exit code: 2 for bad input, or if there is no such subcommand; 130 after Ctrl-C or
+    SIGTERM."""
     return guarded(lambda: run_verb(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -94,8 +98,8 @@ def run_verb(given: Sequence[str]) -> int:
     if given[0] == "--version":
         print(f"softgym-envs {importlib.metadata.version('softgym-envs')}")
         return 0
-    if given[0] not in verbs():
-        print(f"unknown verb {given[0]!r}\n\n{usage()}", file=sys.stderr)
+    if given[0] not in subcommands():
+        print(f"unknown subcommand {given[0]!r}\n\n{usage()}", file=sys.stderr)
         return 2
     flags = [word.partition("=")[0] for word in given if word.startswith("--")]
     twice = [flag for flag in dict.fromkeys(flags) if flags.count(flag) > 1]
@@ -105,7 +109,7 @@ def run_verb(given: Sequence[str]) -> int:
     try:
         import tyro
     except ImportError:
-        print('the verbs need tyro: pip install ".[scripts]" in a clone of the repository', file=sys.stderr)
+        print('the subcommands need tyro: pip install ".[scripts]" in a clone of the repository', file=sys.stderr)
         return 2
     module = load_verb(given[0])
     if (here := str(Path.cwd())) not in sys.path:  # location of a user's own "module:function"

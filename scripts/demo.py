@@ -1,14 +1,14 @@
 """The main job at small scale, in two to three minutes: record, identify, plan, transfer, report.
 
     softgym-envs demo TensegrityRoll-v0        # a SUPERball rolls: make demo
-    softgym-envs demo VineGrow-v0              # any id that its room declares a study of
+    softgym-envs demo VineGrow-v0              # any id that its system declares a study of
 
-1. Record the room's experiments on the truth, one recording of each.
-2. Identify our engine by the room's recipe, by the stages that fit single steps where there are some: they take seconds.
-3. Plan with iLQG in the identified engine, without the truth.
-4. Run the plan on the truth from the same start: cost there against cost here is the gap.
-5. Replan at every control step, by sampling in the identified engine from the truth's state: feedback closes most of the gap.
-6. Write a report page with the table, the fits, a plot and a side-by-side video.
+1. Record the system's experiments on the ground truth, one recording of each.
+2. Identify our engine by the system's procedure, by the stages that fit single steps where there are some: they take seconds.
+3. Plan with iLQG in the identified engine, without the ground truth.
+4. Run the plan on the ground truth from the same start: cost there against cost here is the gap.
+5. Replan at every control step, by sampling in the identified engine from the ground truth's state: feedback closes most of the
+gap. 6. Write a report page with the table, the fits, a plot and a side-by-side video.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.ilqg import ILQGOptions, plan_ilqg
-from agents.planning.mpc import SamplingController, SamplingOptions
-from agents.planning.plan import Plan, Run, check_world, random_controls, run_closed_loop, run_open_loop, run_policy
-from agents.study.task import TransferTask
+from agents.control.ilqg import ILQGOptions, plan_ilqg
+from agents.control.mpc import SamplingController, SamplingOptions
+from agents.control.plan import Plan, Run, check_simulator, random_controls, run_closed_loop, run_open_loop, run_policy
+from agents.transfer.task import TransferTask
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
-from softgym_envs.core.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator, check_number
 from softgym_envs.core.trajectory import is_whole
+from softgym_envs.data.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
 from softgym_envs.envs.drawing import render_state
 from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
-from softgym_envs.rooms import room_of_task
-from sysid import run_recipe
+from softgym_envs.systems import system_of_task
+from sysid import run_procedure
 from sysid.report import Beat
 
 Array = NDArray[np.float64]
@@ -45,7 +45,12 @@ KNOTS = 10
 """Knots of a plan's initial random controls."""
 FASTEST = 50.0
 """[1/s] Most frames of a GIF."""
-OURS, THEIRS, AGAIN, IDLE = "identified engine", "truth, open loop", "truth, replanned", "truth, no control"
+OURS, THEIRS, AGAIN, IDLE = (
+    "identified engine",
+    "ground truth, open loop",
+    "ground truth, replanned",
+    "ground truth, no control",
+)
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,9 @@ class Args:
     """Options of the demonstration."""
 
     id: Annotated[str, tyro.conf.Positional]
-    """Environment id whose room declares a study of it."""
+    """Environment id whose system declares a study of it."""
     backend: str = ""
-    """The truth: one of the room's, "package.module:function" or a .toml file; none: the room's first."""
+    """The ground truth: one of the system's, "package.module:function" or a .toml file; none: the system's first."""
     seed: int = 0
     """Seed of recordings and planning."""
     iterations: int = 8
@@ -71,11 +76,11 @@ class Args:
 
 
 def check(args: Args, case: TransferTask) -> None:
-    """Refuse bad numbers, or a truth that cannot be made, before anything is recorded.
+    """Refuse bad numbers, or a ground truth that cannot be made, before anything is recorded.
 
     Raises:
         OptionError: A number is not allowed.
-        SoftgymError: The error of making the truth.
+        SoftgymError: The error of making the ground truth.
     """
     dt = case.native().dt
     check_number("--seed", args.seed, low=0, whole=True)
@@ -84,21 +89,21 @@ def check(args: Args, case: TransferTask) -> None:
     check_number("--period", args.period, positive=True, unit="s")
     if not is_whole(args.period, dt):
         raise OptionError(f"--period is {args.period:g} s, expected a whole number of physics steps of {dt:g} s")
-    check_world(case.native(), case.truth())
-    case.truth_parameters()
+    check_simulator(case.native(), case.ground_truth())
+    case.ground_truth_values()
 
 
 def identified(
     case: TransferTask, rng: np.random.Generator, out: Path, progress: Beat
 ) -> tuple[Parameters, tuple[str, ...], int]:
-    """Constants of the case, names of the stages that found them, and the truth's steps spent."""
-    source, recipe = case.recorded(), case.recipe
-    steps = sum(experiment.longest for experiment in recipe.experiments)
-    progress.say(f"recording {', '.join(e.name for e in recipe.experiments)}: {steps} steps of the truth")
+    """Parameters of the case, names of the stages that found them, and the ground truth's steps spent."""
+    source, procedure = case.recorded(), case.procedure
+    steps = sum(experiment.longest for experiment in procedure.experiments)
+    progress.say(f"recording {', '.join(e.name for e in procedure.experiments)}: {steps} steps of the ground truth")
     data = source.record(rng, steps).train
-    stages = tuple(stage for stage in recipe.stages if stage.method == "one_step") or recipe.stages
-    fit = run_recipe(
-        recipe, source.native(), data, start=source.default(), stages=stages, out=out,
+    stages = tuple(stage for stage in procedure.stages if stage.method == "one_step") or procedure.stages
+    fit = run_procedure(
+        procedure, source.native(), data, start=source.default(), stages=stages, out=out,
         announce=lambda name: progress.say(f"identifying, stage {name}"),
     )  # fmt: skip
     print(fit.summary())
@@ -124,16 +129,16 @@ def planned(case: TransferTask, args: Args, parameters: Parameters, rng: np.rand
 
 def transferred(case: TransferTask, args: Args, plan: Plan, parameters: Parameters, rng: np.random.Generator) -> dict[str, Run]:
     """Run the plan in both worlds, with feedback, replanned, and without control."""
-    engine, truth, constants = case.native(), case.truth(), case.truth_parameters()
+    engine, ground_truth, parameter_values = case.native(), case.ground_truth(), case.ground_truth_values()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
     options = SamplingOptions(samples=16, knots=min(4, args.horizon), noise=0.6, iterations=2)
     mpc = SamplingController(engine, case.cost(engine), min(8, args.horizon), rng, substeps, parameters, options)
     return {
         OURS: run_open_loop(plan, engine, start, parameters),
-        THEIRS: run_open_loop(plan, truth, start, constants),
-        "truth, with feedback": run_closed_loop(plan, truth, start, constants),
-        AGAIN: run_policy(mpc, truth, start[0], steps=args.horizon, substeps=substeps, parameters=constants),
-        IDLE: run_open_loop(replace(plan, controls=0.0 * plan.controls), truth, start, constants),
+        THEIRS: run_open_loop(plan, ground_truth, start, parameter_values),
+        "ground truth, with feedback": run_closed_loop(plan, ground_truth, start, parameter_values),
+        AGAIN: run_policy(mpc, ground_truth, start[0], steps=args.horizon, substeps=substeps, parameters=parameter_values),
+        IDLE: run_open_loop(replace(plan, controls=0.0 * plan.controls), ground_truth, start, parameter_values),
     }
 
 
@@ -201,13 +206,13 @@ def main(args: Args) -> int:
 def run(args: Args, progress: Beat) -> None:
     """Body of `main`, with progress."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
-    case = TransferTask(room_of_task(args.id), args.id.rpartition(":")[2], args.backend)
+    case = TransferTask(system_of_task(args.id), args.id.rpartition(":")[2], args.backend)
     check(args, case)
     rng = np.random.default_rng(args.seed)
     parameters, stages, steps = identified(case, rng, args.out, progress)
     progress.say("planning in the identified engine")
     plan = planned(case, args, parameters, rng)
-    progress.say("running the plan on the truth, and replanning along the way")
+    progress.say("running the plan on the ground truth, and replanning along the way")
     runs = transferred(case, args, plan, parameters, rng)
     cost = case.cost(case.native())
     costs = {name: cost.value(run.states, run.controls)[0] for name, run in runs.items()}
@@ -218,19 +223,20 @@ def run(args: Args, progress: Beat) -> None:
         print("  " + "   ".join(f"{cell:>12s}" for cell in row))
     print(idle_note(args.id, costs), end="")
     progress.say("drawing")
-    films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.truth(), AGAIN))]
+    films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.ground_truth(), AGAIN))]
     write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=min(1.0 / args.period, FASTEST))
     seconds = progress.seconds
     write_json(
-        args.out / "demo.json", {"id": args.id, "rows": rows, "seconds": seconds, "truth_steps": steps, "seed": args.seed}
+        args.out / "demo.json",
+        {"id": args.id, "rows": rows, "seconds": seconds, "ground_truth_steps": steps, "seed": args.seed},
     )
     sections = (
-        Section("The same plan in both worlds", f"The plan never saw the truth. {meaning(case)}", head, rows),
+        Section("The same plan in both worlds", f"The plan never saw the ground truth. {meaning(case)}", head, rows),
         Section("Path and cost", images=(embed(plot(case, runs, costs, args.period)),)),
         Section("Side by side", images=(embed_image(args.out / "demo.gif"),)),
         Section("Fits", links=tuple((name, f"{name}/report.html") for name in stages)),
     )
-    sub = f"{args.id}: {steps:,} steps of the truth were recorded; took {seconds:.0f} s"
+    sub = f"{args.id}: {steps:,} steps of the ground truth were recorded; took {seconds:.0f} s"
     write_atomically(args.out / "report.html", render_sections("Record, identify, plan, transfer", sub, sections).encode())
     progress.say(f"report: {args.out / 'report.html'}")
 

@@ -1,4 +1,4 @@
-"""Evaluate a policy on our engine and a truth: the same episodes, success with its 95 % interval, returns.
+"""Evaluate a policy on our engine and a ground truth: the same episodes, success with its 95 % interval, returns.
 
     softgym-envs evaluate pretrained VineGrow-v0                    # the policy that comes with the package
     softgym-envs evaluate pretrained VineNavigate-v0 --keyword level=3
@@ -21,9 +21,9 @@ from typing import Annotated, Any
 import tyro
 
 import agents
-from agents.api import first_truth
+from agents.api import first_ground_truth
 from softgym_envs.core.files import git_commit, write_json
-from softgym_envs.core.room import NATIVE, task_keywords
+from softgym_envs.core.system import NATIVE, task_keywords
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Args:
     id: Annotated[str, tyro.conf.Positional]
     """Environment that it was trained in, e.g. VineGrow-v0."""
     backend: str = ""
-    """The truth: one of the room's, "package.module:function" or a .toml file; none: the room's first."""
+    """The ground truth: one of the system's, "package.module:function" or a .toml file; none: the system's first."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
     keyword: tuple[str, ...] = ()
     """Keywords of the task, key=value: level=3."""
     params: Path | None = None
-    """TOML file of a fit: constants of the native backend."""
+    """TOML file of a fit: parameters of the native backend."""
     sensor_noise: float = 0.0
     """Noise of observations, over the entries' scales."""
     action_delay: int = 0
@@ -63,7 +63,7 @@ def main(args: Args) -> None:
     given |= task_keywords(args.keyword, [entry.name for entry in fields(args)])
     given |= {"episodes": args.episodes, "seed": args.seed}
     report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
-    for backend, params in {args.backend or first_truth(args.id): None, NATIVE: args.params}.items():
+    for backend, params in {args.backend or first_ground_truth(args.id): None, NATIVE: args.params}.items():
         found = agents.evaluate(args.policy, args.id, backend=backend, params=params, **given)
         report[backend] = found.table()
         print(f"{backend:8s} {found}")

@@ -1,10 +1,10 @@
-"""List the rooms: models, environments, truths, and the constants that can be identified.
+"""List the systems: models, environments, ground truths, and the parameters that can be identified.
 
-    softgym-envs list            # every room in a few lines
-    softgym-envs list vine       # one room, constant by constant
+    softgym-envs list            # every system in a few lines
+    softgym-envs list vine       # one system, constant by constant
     softgym-envs list vine --states    # and the entries of its engine's state and control
 
-All verbs: softgym-envs --help
+All subcommands: softgym-envs --help
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Annotated
 import tyro
 
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.room import Room
-from softgym_envs.rooms import room, rooms
+from softgym_envs.core.system import System
+from softgym_envs.systems import system, systems
 
 
 @dataclass(frozen=True)
 class Args:
     """Options of the list."""
 
-    room: Annotated[str, tyro.conf.Positional] = ""
-    """A room; none: all of them."""
+    system: Annotated[str, tyro.conf.Positional] = ""
+    """A system; none: all of them."""
     states: bool = False
-    """List the entries of the state and control of the room's engine, too, to which your own truth is mapped."""
+    """List the entries of the state and control of the system's engine, too, to which your own ground truth is mapped."""
 
 
-def lines(found: Room) -> list[str]:
-    """A room in a few lines."""
+def lines(found: System) -> list[str]:
+    """A system in a few lines."""
     files = ", or a .toml file" if found.read_model else ""
     ids = ", ".join(task.id for task in found.tasks) or "none"
     return [
         f"{found.name}: {found.summary}",
         f"  models        {', '.join(found.models)}{files}",
         f"  environments  {ids}",
-        f"  backends      native, {', '.join((*found.truths, 'package.module:function'))}",
+        f"  backends      native, {', '.join((*found.ground_truths, 'package.module:function'))}",
     ]
 
 
-def constants(found: Room) -> list[str]:
+def parameter_values(found: System) -> list[str]:
     """One line per constant of our engine."""
     specs = found.simulator().default_parameters.specs().values()
     return [f"  {s.name:24s} {s.default:<10g} {s.unit:8s} [{s.bounds[0]:g}, {s.bounds[1]:g}]" for s in specs]
 
 
-def states(found: Room) -> list[str]:
+def states(found: System) -> list[str]:
     """One line per entry of our engine's state, then of its control."""
     world = found.simulator()
     state = [f"  {name:24s} {unit}" for name, unit in zip(world.state_names, world.state_units, strict=True)]
@@ -57,14 +57,14 @@ def states(found: Room) -> list[str]:
 
 
 def main(args: Args) -> int:
-    """Print; 2 if there is no such room."""
+    """Print; 2 if there is no such system."""
     try:
-        if args.room:
-            chosen = room(args.room)
+        if args.system:
+            chosen = system(args.system)
             more = states(chosen) if args.states else []
-            print("\n".join([*lines(chosen), "  constants", *constants(chosen), *more]))
+            print("\n".join([*lines(chosen), "  parameters", *parameter_values(chosen), *more]))
         else:
-            print("\n".join(line for found in rooms().values() for line in lines(found)))
+            print("\n".join(line for found in systems().values() for line in lines(found)))
     except SoftgymError as error:
         print(error, file=sys.stderr)
         return 2

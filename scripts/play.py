@@ -21,9 +21,9 @@ import tyro
 
 from agents.learning.policy import load_policy
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.room import task_keywords
+from softgym_envs.core.system import task_keywords
 from softgym_envs.envs.player import Player, PlayOptions
-from softgym_envs.rooms import room_of_task
+from softgym_envs.systems import system_of_task
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Args:
     env: Annotated[str, tyro.conf.Positional]
     """Id of the environment."""
     backend: str = "native"
-    """Our engine, a truth of the room such as "mujoco", or "package.module:function"."""
+    """Our engine, a ground truth of the system such as "mujoco", or "package.module:function"."""
     model: str | None = None
-    """Robot of the room: a name, or a TOML file of your own."""
+    """Robot of the system: a name, or a TOML file of your own."""
     keyword: tuple[str, ...] = ()
     """Keywords of the task, key=value: level=3."""
     params: Path | None = None
-    """Constants of the robot, as written by system identification (TOML)."""
+    """Parameters of the robot, as written by system identification (TOML)."""
     policy: Path | None = None
     """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP), a .npz, or "pretrained"; it drives until Tab is pressed."""
     action_memory: int = 0
@@ -51,7 +51,7 @@ class Args:
 def main(args: Args) -> None:
     """Make the environment and play."""
     name = args.env.removeprefix("softgym_envs:")
-    room_of_task(name)
+    system_of_task(name)
     args.options.check()
     if args.options.headless_frames and args.options.record is None and args.options.dataset is None:
         raise OptionError("--headless-frames shows no window and writes no file: add --record roll.gif or --dataset roll.h5")

@@ -1,9 +1,9 @@
-"""Record a robot's experiments on any world: our engine, a truth such as MuJoCo, or a simulator of your own.
+"""Record a robot's experiments on any world: our engine, a ground truth such as MuJoCo, or a simulator of your own.
 
     softgym-envs record tensegrity --backend mujoco --budget 10000 --out recordings.h5
-    softgym-envs record block --experiment pulled --count 3 --params truth.toml
+    softgym-envs record block --experiment pulled --count 3 --params ground_truth.toml
 
-writes one HDF5 file; every recording names its experiment, so that `identify` runs the room's recipe on it.
+writes one HDF5 file; every recording names its experiment, so that `identify` runs the system's procedure on it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import tyro
 
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit
-from softgym_envs.core.recipe import EXPERIMENT
-from softgym_envs.core.room import options_from_text
+from softgym_envs.core.procedure import EXPERIMENT
+from softgym_envs.core.system import options_from_text
 from softgym_envs.core.trajectory import check_ending
 from sysid import record
 from sysid.report import as_flags
@@ -28,15 +28,15 @@ from sysid.report import as_flags
 class Args:
     """Record a robot's experiments."""
 
-    room: Annotated[str, tyro.conf.Positional]  # Robot: a room's name, or "package.module:ROOM" of your own.
-    model: str | None = None  # Structure: a name of the room's, or a TOML file; none: the room's first.
-    backend: str = "native"  # The world: native, a truth of the room, or "package.module:function" of your own.
+    system: Annotated[str, tyro.conf.Positional]  # Robot: a system's name, or "package.module:SYSTEM" of your own.
+    model: str | None = None  # Structure: a name of the system's, or a TOML file; none: the system's first.
+    backend: str = "native"  # The world: native, a ground truth of the system, or "package.module:function" of your own.
     option: tuple[str, ...] = ()  # Structural choices of the world, e.g. contact=patch; else those that `identify` fits.
     dt: float | None = None  # Physics step [s]; none: the world's own, or before a camera a whole part of a frame.
-    params: Path | None = None  # TOML file of the world's constants; none: its defaults.
-    experiment: tuple[str, ...] = ()  # Experiments; none: all of the room's recipe.
+    params: Path | None = None  # TOML file of the world's parameters; none: its defaults.
+    experiment: tuple[str, ...] = ()  # Experiments; none: all of the system's procedure.
     count: int = 1  # Recordings of each experiment.
-    steps: int | None = None  # Physics steps of a recording; none: as many as last as long as the recipe's.
+    steps: int | None = None  # Physics steps of a recording; none: as many as last as long as the procedure's.
     budget: int | None = None  # Physics steps of all recordings together.
     sensor: tuple[str, ...] = ()  # Camera instead of states: camera, lab or poor, and changes such as rate=120 noise=0.002.
     seed: int = 0  # Seed of poses, commands and noise.
@@ -49,7 +49,7 @@ def main(args: Args) -> int:
     try:
         check_ending(args.out)
         found = record(
-            args.room, backend=args.backend, model=args.model, options=options_from_text(args.option), dt=args.dt,
+            args.system, backend=args.backend, model=args.model, options=options_from_text(args.option), dt=args.dt,
             parameters=args.params, experiments=args.experiment, count=args.count, steps=args.steps, budget=args.budget,
             sensor=args.sensor, seed=args.seed,
         )  # fmt: skip

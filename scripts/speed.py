@@ -1,6 +1,7 @@
-"""Measure control steps per second of every environment, ours and the room's truth in turn in one process, also in batches.
+"""Measure control steps per second of every environment, ours and the system's ground truth in turn in one process, also in
+batches.
 
-    softgym-envs speed --room vine         # one room; without it every id, a few minutes
+    softgym-envs speed --system vine         # one system; without it every id, a few minutes
 
 One robot is timed by the processor's clock, over as many steps and resets on both sides; batches, in threads, by the wall's.
 """
@@ -18,18 +19,18 @@ import gymnasium as gym
 import numpy as np
 
 from softgym_envs.core.files import write_json
-from softgym_envs.core.room import NATIVE
 from softgym_envs.core.simulator import check_number
-from softgym_envs.core.timing import Rate, alone, compare, machine, table
-from softgym_envs.rooms import room, rooms
+from softgym_envs.core.system import NATIVE
+from softgym_envs.engines.timing import Rate, alone, compare, machine, table
+from softgym_envs.systems import system, systems
 
 
 @dataclass(frozen=True)
 class Args:
     """Options of the measurement."""
 
-    room: str = ""
-    """One room; none: all."""
+    system: str = ""
+    """One system; none: all."""
     rounds: int = 5
     """Rounds per comparison."""
     steps: int = 200
@@ -69,17 +70,17 @@ def main(args: Args) -> None:
     for name in ("rounds", "steps", "rows"):
         check_number(f"--{name}", getattr(args, name), low=1, whole=True)
     unit, repeats, rates = "control steps/s", max(2, args.steps // 40), list[Rate]()
-    for found in [room(args.room)] if args.room else rooms().values():
+    for found in [system(args.system)] if args.system else systems().values():
         for task in found.tasks:
             (ours := single(task.id, NATIVE, args.steps))()  # once, to compile
-            for truth in found.truths:
-                (peer := single(task.id, truth, args.steps))()
-                what, sides = f"{task.id}, one robot, beside {truth}", ((args.steps, ours), (args.steps, peer))
+            for ground_truth in found.ground_truths:
+                (peer := single(task.id, ground_truth, args.steps))()
+                what, sides = f"{task.id}, one robot, beside {ground_truth}", ((args.steps, ours), (args.steps, peer))
                 rates.append(compare(what, unit, *sides, rounds=args.rounds, clock=time.process_time))
             (many := batched(task.id, args.rows, repeats))()
             what = f"{task.id}, {args.rows} rows, {os.cpu_count()} cores"
             rates.append(alone(what, unit, (args.rows * repeats, many), rounds=args.rounds))
             print(table(rates[-1:]).splitlines()[-1], flush=True)
-    print(table(rates, "truth"))
+    print(table(rates, "ground_truth"))
     if args.out is not None:
         write_json(args.out, {"machine": machine("numpy", "gymnasium"), "rows": [asdict(rate) for rate in rates]})

@@ -1,11 +1,12 @@
-"""A transfer study: plans or policies made in our engine, before and after identification, run on the truth.
+"""A transfer study: plans or policies made in our engine, before and after identification, run on the ground truth.
 
     softgym-envs transfer experiments/superball_roll_mpc.toml       # a published study: sampling MPC, hours on 2 cores
     softgym-envs transfer experiments/superball_roll_ppo.toml        # the same by PPO
     softgym-envs transfer smoke                                  # every part once, in a minute
     softgym-envs transfer runs/transfer_superball_roll_mpc  # a folder: its report again, from the runs that are there
 
-A study is a TOML file: a room and a task, conditions, budgets, seeds, thresholds; see `agents.study.document` and experiments/.
+A study is a TOML file: a system and a task, conditions, budgets, seeds, thresholds; see `agents.transfer.document` and
+experiments/.
 Results go to runs/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
 written there before the first run. Stop it with Ctrl-C; the same command continues it. In Python: `agents.transfer`.
 """
@@ -56,7 +57,7 @@ def main(args: Args) -> int:
     given["executor"] = "ray" if args.ray else "serial" if args.workers == 1 else "processes"
     summary = agents.transfer(args.study, **given)
     print(summary.headline)
-    for text in (*(verdict.text for verdict in summary.verdicts), *(fit.text for fit in summary.fits if fit.failed)):
+    for text in (*(diagnostic.text for diagnostic in summary.diagnostics), *(fit.text for fit in summary.fits if fit.failed)):
         print(text)
     print(f"report: {summary.folder / 'report.html'}")
     return int(not summary.complete)

@@ -3,8 +3,8 @@
 Importing the package registers every id and imports nothing heavy; `gym.make("softgym_envs:TensegrityRoll-v0")` does so itself.
 """
 
-from .envs.registry import add_room, register
+from .envs.registry import add_system, register
 
 register()
 
-__all__ = ["add_room", "register"]
+__all__ = ["add_system", "register"]

@@ -7,31 +7,31 @@
     print(result.summary())
     save(result, "runs/fit")  # fit.toml, fit.json, report.html
 
-`METHODS` lists the methods; `run_recipe` runs a room's recipe stage by stage.
+`METHODS` lists the methods; `run_procedure` runs a system's procedure stage by stage.
 
-Bad recordings end in a `DataError`; constants that the data cannot tell apart end in a verdict instead of a number.
+Bad recordings end in a `DataError`; parameters that the data cannot tell apart end in a diagnostic instead of a number.
 """
 
 from .api import identify, identify_online, load, record
-from .data.noise import noise_of
-from .data.problem import FitProblem, Measurement
-from .data.view import View
-from .judgement.result import Estimate, FitResult
-from .judgement.sentences import Diagnostic
-from .judgement.uncertainty import Combination, JointParameters, PosteriorParameters
-from .judgement.validation import HorizonError, open_loop
+from .diagnostics.result import Estimate, FitResult
+from .diagnostics.sentences import Diagnostic
+from .diagnostics.uncertainty import Combination, JointParameters, PosteriorParameters
+from .diagnostics.validation import HorizonError, open_loop
+from .fitting import METHODS, Method
+from .fitting.adam import AdamOptions, adam
+from .fitting.evolution import EvolutionOptions, cma_es
+from .fitting.innovations import InnovationOptions, innovations
+from .fitting.mpec import MpecOptions, mpec
+from .fitting.online import HorizonOptions, HorizonResult, online
+from .fitting.particle import FilterResult, ParticleOptions, bootstrap_filter
+from .fitting.residual import ResidualFit, ResidualOptions, fit_residual
+from .fitting.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
+from .fitting.simultaneous import SimultaneousOptions, simultaneous
 from .least_squares.levenberg import IterLog, LevenbergOptions
-from .methods import METHODS, Method
-from .methods.adam import AdamOptions, adam
-from .methods.evolution import EvolutionOptions, cma_es
-from .methods.innovations import InnovationOptions, innovations
-from .methods.mpec import MpecOptions, mpec
-from .methods.online import HorizonOptions, HorizonResult, online
-from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
-from .methods.residual import ResidualFit, ResidualOptions, fit_residual
-from .methods.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
-from .methods.simultaneous import SimultaneousOptions, simultaneous
-from .recipe import Identification, StageResult, run_recipe
+from .problem.noise import noise_of
+from .problem.problem import FitProblem, Measurement
+from .problem.recording_parameters import RecordingParameters
+from .procedure import Identification, StageResult, run_procedure
 from .report import save
 
 __all__ = [
@@ -57,12 +57,12 @@ __all__ = [
     "MpecOptions",
     "ParticleOptions",
     "PosteriorParameters",
+    "RecordingParameters",
     "ResidualFit",
     "ResidualOptions",
     "ShootingOptions",
     "SimultaneousOptions",
     "StageResult",
-    "View",
     "adam",
     "bootstrap_filter",
     "cma_es",
@@ -78,7 +78,7 @@ __all__ = [
     "online",
     "open_loop",
     "record",
-    "run_recipe",
+    "run_procedure",
     "save",
     "simultaneous",
     "single_shooting",

@@ -1,6 +1,6 @@
 """The jobs of a user of `sysid`: `record`, `load`, `identify`. The commands `softgym-envs record` and `identify` are these.
 
-A system is named as in `softgym_envs.rooms`: "vine", or "package.module:ROOM" of your own.
+A system is named as in `softgym_envs.systems`: "vine", or "package.module:SYSTEM" of your own.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters, warn_of_file
-from softgym_envs.core.recipe import EXPERIMENT, Recipe
-from softgym_envs.core.recordings import flip_y as flipped
-from softgym_envs.core.recordings import in_order_of, read_csv, read_recordings, with_controls_of
-from softgym_envs.core.room import NATIVE
-from softgym_envs.core.sensors import sensor_from_text
+from softgym_envs.core.procedure import EXPERIMENT, Procedure
 from softgym_envs.core.simulator import check_number
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
+from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room as room_named
+from softgym_envs.data.recordings import flip_y as flipped
+from softgym_envs.data.recordings import in_order_of, read_csv, read_recordings, with_controls_of
+from softgym_envs.data.sensors import sensor_from_text
+from softgym_envs.systems import system as system_named
 
-from .methods.online import HorizonResult
-from .recipe.identification import Identification
-from .recipe.job import FPS, Job
-from .recipe.search import Diagnose
+from .fitting.online import HorizonResult
+from .procedure.identification import Identification
+from .procedure.job import FPS, Job
+from .procedure.search import Diagnose
 from .report.rows import save_rows
 
 Given = Parameters | str | Path | None
@@ -60,9 +60,9 @@ def record(
         options: Options of the simulator; those of our engine are else the ones with which `identify` fits.
         dt: Physics step [s]; None: the simulator's own, or before a camera a whole part of a frame of our engine, as in fits.
         parameters: Parameters of the simulator; None: its defaults.
-        experiments: Names of experiments; (): all of the system's recipe.
+        experiments: Names of experiments; (): all of the system's procedure.
         count: Recordings of each experiment.
-        steps: Physics steps of a recording; None: as many as last as long as the recipe's for our engine.
+        steps: Physics steps of a recording; None: as many as last as long as the procedure's for our engine.
         budget: Physics steps of all recordings together; None: `count` of each.
         sensor: Camera in place of states: "camera", "lab" or "poor", and changes such as "rate=120 noise=0.002".
         seed: Seed of poses, commands and noise.
@@ -76,32 +76,36 @@ def record(
     for name, number in (("count", count), ("steps", steps), ("budget", budget)):
         if number is not None:
             check_number(f"`{name}`", number, low=1, whole=True)
-    room, rng = room_named(system), np.random.default_rng(seed)
-    if not room.recipe:
-        raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
-    recipe: Recipe = load_object(room.recipe)
-    drawn = room.simulator(model, constants=parameters)
+    declared, rng = system_named(system), np.random.default_rng(seed)
+    if not declared.procedure:
+        raise OptionError(f"system {declared.name!r} has no procedure: nothing says what to record")
+    procedure: Procedure = load_object(declared.procedure)
+    drawn = declared.simulator(model, parameter_values=parameters)
     camera = sensor_from_text(sensor.split() if isinstance(sensor, str) else sensor)
     if dt is None and camera.rate and backend == NATIVE:
-        dt = recipe.step_of(1.0 / camera.rate, drawn.dt)
-    own = recipe.options if backend == NATIVE else {}  # as `identify` fits
-    truth = room.simulator(model, backend=backend, dt=dt, options={**own, **(options or {})}, constants=parameters)
+        dt = procedure.step_of(1.0 / camera.rate, drawn.dt)
+    own = procedure.options if backend == NATIVE else {}  # as `identify` fits
+    ground_truth = declared.simulator(
+        model, backend=backend, dt=dt, options={**own, **(options or {})}, parameter_values=parameters
+    )
     if isinstance(parameters, (str, Path)):
-        file, usual = parameters, truth.default_parameters
+        file, usual = parameters, ground_truth.default_parameters
         parameters = type(usual).load(file, usual)
         warn_of_file(file)
-    more: dict[str, Any] = {"parameters": parameters, "filmed": bool(sensor)}
+    more: dict[str, Any] = {"parameters": parameters, "from_markers": bool(sensor)}
     if budget is not None:
-        found = recipe.record(truth, rng, steps=budget, **more).train
+        found = procedure.record(ground_truth, rng, steps=budget, **more).train
     else:
-        chosen = [recipe.experiment(name) for name in experiments] or recipe.experiments
-        times = [(each.name, steps or each.steps_on(truth, drawn)) for each in chosen for _ in range(count)]
-        found = TrajectorySet(tuple(recipe.record_one(name, truth, rng, steps=length, **more) for name, length in times))
+        chosen = [procedure.experiment(name) for name in experiments] or procedure.experiments
+        times = [(each.name, steps or each.steps_on(ground_truth, drawn)) for each in chosen for _ in range(count)]
+        found = TrajectorySet(
+            tuple(procedure.record_one(name, ground_truth, rng, steps=length, **more) for name, length in times)
+        )
     for recording in found:
         _require_numbers(recording)
     if sensor:
-        found = TrajectorySet(tuple(camera(recording, drawn, recipe, rng) for recording in found))  # markers as drawn
-    robot = json.dumps(SimulatorSpec.of(drawn, Path(model or next(iter(room.models))).name).table())
+        found = TrajectorySet(tuple(camera(recording, drawn, procedure, rng) for recording in found))  # markers as drawn
+    robot = json.dumps(SimulatorSpec.of(drawn, Path(model or next(iter(declared.models))).name).table())
     return TrajectorySet(tuple(replace(t, metadata={**t.metadata, ROBOT: robot}) for t in found))
 
 
@@ -129,7 +133,7 @@ def load(
     Returns a `TrajectorySet`, or a tuple where files name their columns differently, which some systems understand.
 
     Args:
-        files: One or several files; see `softgym_envs.core.recordings`.
+        files: One or several files; see `softgym_envs.data.recordings`.
         controls: Wide CSV with the controls at the same times, for recordings without.
         fps: Frames per second, where a column `frame` stands for the time, or times are rounded.
         meters_per_pixel: Size of a pixel [m], for points in px.
@@ -186,7 +190,7 @@ def identify(
 ) -> Identification:
     """Identify the parameters of a system from recordings.
 
-    Recordings that name their experiment, as those of `record` do, are fitted stage by stage, as the system's recipe says.
+    Recordings that name their experiment, as those of `record` do, are fitted stage by stage, as the system's procedure says.
     Others are fitted by its stage for a laboratory, or by `stage`.
 
     Args:
@@ -195,11 +199,11 @@ def identify(
         model: Structure: a name of the system's, or a TOML file; None: the system's first.
         options: Options of the simulator, as {"contact": "patch"}.
         dt: Physics step [s]; None: the system's own, or a whole part of a frame.
-        stage: Stage of the recipe; None: all of them if the recordings name their experiment, else the one for a laboratory.
+        stage: Stage of the procedure; None: all of them if the recordings name their experiment, else the one for a laboratory.
         free: Parameters to identify; (): the stage's.
         method: Name in `METHODS`; None: the stage's.
         settings: Settings of the method that differ from the stage's, as {"starts": 3}; a mapping where one is a dataclass.
-        initial_guess: Parameters before the fit, or a TOML file of them; None: the defaults, with the recipe's guess.
+        initial_guess: Parameters before the fit, or a TOML file of them; None: the defaults, with the procedure's guess.
         split: Recordings for training, validation and test, in this order; None: all but the last for training, the last for
             test; all for training where several stages are fitted.
         columns: Columns to fit; (): all that are known.
@@ -217,7 +221,7 @@ def identify(
     Raises:
         OptionError: An argument is not allowed, or does not fit the others.
         DataError: The recordings cannot be used; the message says why.
-        RecipeInterrupted: Ctrl-C after a fit had ended; it holds the results.
+        ProcedureInterrupted: Ctrl-C after a fit had ended; it holds the results.
     """
     return _job(locals()).run()
 

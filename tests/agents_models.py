@@ -31,11 +31,11 @@ class Base(SteppedSimulator):
         limit = np.full(len(self.controls), self.limit)
         return PlainStructure(self.state_layout, self.controls, ("-",) * len(limit), (-limit, limit), self.rest)
 
-    def _step(self, state, control, constants, substeps):
+    def _step(self, state, control, parameter_values, substeps):
         self.rows_stepped[0] += len(state) * substeps
         x = state
         for _ in range(substeps):
-            x = self.advance(x, control, constants[:, 0])
+            x = self.advance(x, control, parameter_values[:, 0])
         good = np.isfinite(x).all(axis=1) & (np.abs(x) < 1e3).all(axis=1)
         return np.where(good[:, None], x, state), (~good).astype(np.int32)
 
@@ -51,8 +51,8 @@ class Linear(Base):
     def advance(self, x, u, gain):
         return x @ self.A.T + gain[:, None] * (u @ self.B.T)
 
-    def _linearize(self, state, control, constants, substeps):
-        gain = constants[:, 0]
+    def _linearize(self, state, control, parameter_values, substeps):
+        gain = parameter_values[:, 0]
         powers = [np.linalg.matrix_power(self.A, k) for k in range(substeps)]
         B = sum(powers) @ self.B
         rows = len(state)
@@ -91,8 +91,8 @@ class Pendulum(Base):
         om = x[:, 2] + self.dt * (-9.81 * x[:, 1] - 0.1 * x[:, 2] + gain * u[:, 0])
         return self.retract(np.column_stack([x[:, :2], om]), np.column_stack([self.dt * om, 0 * om]))
 
-    def _linearize(self, state, control, constants, substeps):
+    def _linearize(self, state, control, parameter_values, substeps):
         counted = self.rows_stepped[0]
-        result = self._differences(state, control, constants, substeps)
+        result = self._differences(state, control, parameter_values, substeps)
         self.rows_stepped[0] = counted
         return result

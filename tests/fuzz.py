@@ -1,10 +1,11 @@
-"""Every door under mutated files and calls: the outcome is correct or one of our errors, within time and memory.
+"""Every entry point under mutated files and calls: the outcome is correct or one of our errors, within time and memory.
 
-    python tests/fuzz.py --minutes 120        # prints what it finds; test_fuzz.py runs the same doors for seconds
+    python tests/fuzz.py --minutes 120        # prints what it finds; test_fuzz.py runs the same entry points for seconds
 
-A door is a function of a folder and a `Draw`, which makes its input: bytes of a good file that are flipped, cut or doubled; a
-good document whose entries are renamed, removed, doubled or replaced; arguments from a list of nasty values. Rooms are those of
-the list.
+A entry point is a function of a folder and a `Draw`, which makes its input: bytes of a good file that are flipped, cut or
+doubled; a
+good document whose entries are renamed, removed, doubled or replaced; arguments from a list of nasty values. Systems are those
+of the list.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ from spring_fits import START, problem
 from sysid_systems import Spring
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.study.conditions import CONDITIONS
-from agents.study.definition import Study, Threshold
-from agents.study.document import read_study
-from agents.study.fits import FitRecord
-from agents.study.jobs import read_record, register
-from agents.study.planned import read_replay
-from agents.study.report import write_report
-from agents.study.run import bundled, chosen
+from agents.transfer.conditions import CONDITIONS
+from agents.transfer.definition import Study, Threshold
+from agents.transfer.document import read_study
+from agents.transfer.fits import FitRecord
+from agents.transfer.jobs import read_record, register
+from agents.transfer.planned import read_replay
+from agents.transfer.report import write_report
+from agents.transfer.run import bundled, chosen
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import read_json, read_toml
-from softgym_envs.core.recipe import EXPERIMENT, Stage
-from softgym_envs.core.recordings import read_recordings
-from softgym_envs.core.room import Room
+from softgym_envs.core.procedure import EXPERIMENT, Stage
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
+from softgym_envs.core.system import System
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.loop.model import ARM, ARM_FILE
+from softgym_envs.data.recordings import read_recordings
 from softgym_envs.mechanics.tree_file import load_tree
-from softgym_envs.rooms import rooms
+from softgym_envs.systems import systems
+from softgym_envs.systems.loop.model import ARM, ARM_FILE
+from sysid.fitting import checkpoint
+from sysid.fitting.checkpoint import Journal
+from sysid.fitting.shooting import one_step
 from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
-from sysid.methods import checkpoint
-from sysid.methods.checkpoint import Journal
-from sysid.methods.shooting import one_step
-from sysid.recipe.job import Job
-from sysid.recipe.run import _earlier
+from sysid.procedure.job import Job
+from sysid.procedure.run import _earlier
 
 MODELS = Path(__file__).parent / "data/models"
 LEARNED = "SlidingBlock-v0"
@@ -200,7 +201,7 @@ def as_json(document: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-# --- doors: files -----------------------------------------------------------------------------------------------------
+# --- entry points: files -----------------------------------------------------------------------------------------------------
 
 
 def drive(simulator: Any, steps: int = 2) -> None:
@@ -211,29 +212,29 @@ def drive(simulator: Any, steps: int = 2) -> None:
         assert np.isfinite(state).all() or status[0], "a state that is not finite is called ok"
 
 
-def model_file(room: Room, folder: Path, draw: Draw) -> None:
+def model_file(system: System, folder: Path, draw: Draw) -> None:
     """A user's robot."""
     path = folder / "model.toml"
-    path.write_bytes(wounded(draw, read_toml(MODELS / f"{room.name}.toml"), toml))
-    drive(room.simulator(room.model(path)))
+    path.write_bytes(wounded(draw, read_toml(MODELS / f"{system.name}.toml"), toml))
+    drive(system.simulator(system.model(path)))
 
 
 @cache
 def constants_seed(name: str) -> dict[str, Any]:
-    """A file of constants of a room."""
-    simulator = rooms()[name].simulator()
+    """A file of parameters of a system."""
+    simulator = systems()[name].simulator()
     with tempfile.TemporaryDirectory() as folder:
         spec = SimulatorSpec.of(simulator).table()
         return read_toml(simulator.default_parameters.save(Path(folder) / "fit.toml", simulator=spec))
 
 
-def constants_file(room: Room, folder: Path, draw: Draw) -> None:
-    """A file of constants, into an environment where the room has one."""
+def constants_file(system: System, folder: Path, draw: Draw) -> None:
+    """A file of parameters, into an environment where the system has one."""
     path = folder / "fit.toml"
-    path.write_bytes(wounded(draw, constants_seed(room.name), toml))
+    path.write_bytes(wounded(draw, constants_seed(system.name), toml))
     SimulatorSpec.read(path)
-    if room.tasks:
-        env = gym.make(room.tasks[0].id, params=path)
+    if system.tasks:
+        env = gym.make(system.tasks[0].id, params=path)
         env.reset(seed=0)
         env.step(np.zeros(env.action_space.shape))
 
@@ -248,12 +249,12 @@ MAPPING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def truth_file(folder: Path, draw: Draw) -> None:
+def ground_truth_file(folder: Path, draw: Draw) -> None:
     """A user's own MJCF under the block's tasks, and the file that maps it."""
     (folder / "mine.xml").write_bytes(MJCF if draw.choose(4) else draw.bytes(MJCF))
     path = folder / "mine.toml"
     path.write_bytes(wounded(draw, MAPPING, toml))
-    drive(rooms()["block"].simulator(backend=str(path)))
+    drive(systems()["block"].simulator(backend=str(path)))
 
 
 WIDE = b"time [s], tip.x [mm], tip.y [mm], control:valve [-]\n" + b"".join(
@@ -287,14 +288,14 @@ def hdf5_file(folder: Path, draw: Draw) -> None:
 
 
 STUDY: dict[str, Any] = {
-    "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "truth"], "budgets": [400, 200], "curve": [], "seeds": 1,
-    "case": {"room": "r", "task": "t", "stages": {"a": {"b": 1}}},
+    "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "ground_truth"], "budgets": [400, 200], "curve": [], "seeds": 1,
+    "case": {"system": "r", "task": "t", "stages": {"a": {"b": 1}}},
     "thresholds": [{"condition": "nominal", "quantity": "share", "limit": 0.5}],
 }  # fmt: skip
 RECORD = {
     "cost": 1.0,
     "failed": 0,
-    "truth_steps": {"train": 3},
+    "ground_truth_steps": {"train": 3},
     "measures": {"m": [1.0, 2.0]},
     "model_cost": None,
     "seconds": 1.0,
@@ -317,7 +318,7 @@ def study_file(folder: Path, draw: Draw) -> None:
     register(study, {}, folder / "out", provenance={})
 
 
-FOLDER = Study("s", "plan", ("zero", "nominal", "identified", "truth"), (100,), datasets=1, seeds=2, thresholds=(
+FOLDER = Study("s", "plan", ("zero", "nominal", "identified", "ground_truth"), (100,), datasets=1, seeds=2, thresholds=(
     Threshold("identified", "share", 0.5), Threshold("identified", "improvement", 0.5, "nominal"),
 ))  # fmt: skip
 
@@ -345,12 +346,12 @@ def replay_file(folder: Path, draw: Draw) -> None:
 
 
 def transfer_file(folder: Path, draw: Draw) -> None:
-    """A study of a room, up to its first run."""
+    """A study of a system, up to its first run."""
     path = folder / "study.toml"
     path.write_bytes(wounded(draw, read_toml(draw.of(tuple(bundled().values()))), toml))
     study, case = chosen(path)
     register(study, case.description, folder / "out", provenance={})
-    assert study.jobs(CONDITIONS) and case.native().nx <= case.truth().nx
+    assert study.jobs(CONDITIONS) and case.native().nx <= case.ground_truth().nx
 
 
 IDENTITY, SPEC = "data method", SimulatorSpec("block", 0.01)
@@ -384,8 +385,8 @@ def stage_folder(folder: Path, draw: Draw) -> None:
     kind, fit = START, fit_seed()
     hurt = draw.choose(2)
     (folder / "fit.json").write_bytes(wounded(draw, fit, as_json) if hurt else as_json(fit))
-    constants = read_toml(START.save(folder / "fit.toml", simulator=SimulatorSpec.of(Spring()).table()))
-    (folder / "fit.toml").write_bytes(toml(constants) if hurt else wounded(draw, constants, toml))
+    parameter_values = read_toml(START.save(folder / "fit.toml", simulator=SimulatorSpec.of(Spring()).table()))
+    (folder / "fit.toml").write_bytes(toml(parameter_values) if hurt else wounded(draw, parameter_values, toml))
     _earlier(Stage("s", "e", ("mass",), "shooting"), folder, IDENTITY, kind)
 
 
@@ -416,13 +417,13 @@ def arm_file(folder: Path, draw: Draw) -> None:
     (folder / "loop.toml").write_bytes(toml(good) if hurt else wounded(draw, good, toml))
     (folder / "arm.urdf").write_bytes(draw.xml(arm_seed()) if hurt else arm_seed())
     (folder / "arm.toml").write_bytes(wounded(draw, read_toml(ARM_FILE), toml) if hurt else toml(read_toml(ARM_FILE)))
-    model = rooms()["loop"].model(folder / "loop.toml")
+    model = systems()["loop"].model(folder / "loop.toml")
     assert np.isfinite(model.rest_state()).all()
 
 
-def fit_record(room: Room, folder: Path, draw: Draw) -> None:
+def fit_record(system: System, folder: Path, draw: Draw) -> None:
     """A fit of a study."""
-    default = room.simulator().default_parameters
+    default = system.simulator().default_parameters
     rows = type(default).from_vector(np.stack([default.to_vector()] * 2))
     good = FitRecord(default, rows, "", False, {"train": 1}, {"nominal": [[0.1, 1.0]]}).to_json()
     (folder / "fit.json").write_bytes(wounded(draw, good, as_json))
@@ -490,9 +491,9 @@ def training_folder(folder: Path, draw: Draw) -> None:
         train(training, folder, resume=True)
 
 
-# --- doors: calls -----------------------------------------------------------------------------------------------------
+# --- entry points: calls -----------------------------------------------------------------------------------------------------
 
-KEYWORDS = ("backend", "model", "dt", "device", "simulator_options", "control_period", "params", "randomize", "sensor_noise")
+KEYWORDS = ("backend", "model", "dt", "device", "options", "control_period", "params", "randomize", "sensor_noise")
 KEYWORDS += ("action_delay", "disturbance", "obs_mode", "render_mode", "nonsense")
 
 
@@ -519,8 +520,8 @@ def episode(env_id: str, folder: Path, draw: Draw) -> None:
     names = env.simulator.default_parameters.names()
     array = np.array(env.state)
     array[draw.choose(len(array))] = draw.of((np.nan, np.inf, 1e300, 1e9, 1.0))
-    options = [{draw.of(("state", "constants", *env.task.option_names)): draw.nasty()}, {"state": array}]
-    options += [{"constants": {draw.of(names): draw.nasty()}}]
+    options = [{draw.of(("state", "parameters", *env.task.option_names)): draw.nasty()}, {"state": array}]
+    options += [{"parameters": {draw.of(names): draw.nasty()}}]
     with contextlib.suppress(*ALLOWED):
         env.reset(seed=0, options=draw.of(options))
     with contextlib.suppress(*ALLOWED):
@@ -540,65 +541,76 @@ def episode(env_id: str, folder: Path, draw: Draw) -> None:
         assert all(np.array_equal(after[key], saved[key]) for key in saved), "a refused state has changed something"
 
 
-PATHS = ("math:pi", "builtins:dict", "numpy:array", "os:path", "no:such", "a b:c", "a\0b:c", ":", "..:x", "softgym_envs:rooms")
+PATHS = (
+    "math:pi",
+    "builtins:dict",
+    "numpy:array",
+    "os:path",
+    "no:such",
+    "a b:c",
+    "a\0b:c",
+    ":",
+    "..:x",
+    "softgym_envs:systems",
+)
 
 
 def backend_path(folder: Path, draw: Draw) -> None:
     """A world by its path."""
-    found, entry = tuple(rooms().values()), draw.of(tuple(rooms().values()))
-    paths = tuple(path for other in found for path in (other.engine, *other.truths.values()))
+    found, entry = tuple(systems().values()), draw.of(tuple(systems().values()))
+    paths = tuple(path for other in found for path in (other.engine, *other.ground_truths.values()))
     simulator = entry.simulator(backend=draw.of((*PATHS, *paths)))
-    assert type(simulator).room == entry.name
+    assert type(simulator).system == entry.name
 
 
-def simulation(room: Room, folder: Path, draw: Draw) -> None:
-    """States, controls, constants and substeps of a simulator."""
-    simulator = simulator_of(room.name)
+def simulation(system: System, folder: Path, draw: Draw) -> None:
+    """States, controls, parameters and substeps of a simulator."""
+    simulator = simulator_of(system.name)
     state = simulator.initial_state(2)
     state[0, draw.choose(state.shape[1])] += draw.of((0.0, 1e-3, 1.0, 1e3, 1e9, 1e150, np.nan))
     control = np.zeros((2, simulator.nu))
     if simulator.nu:
         control[0, draw.choose(simulator.nu)] = draw.of((0.0, 1.0, 1e6, 1e300, np.inf))
     spec = draw.of(tuple(simulator.default_parameters.specs().values()))
-    constants = simulator.default_parameters.replace(**{spec.name: draw.of((*spec.bounds, spec.default, np.nan))})
+    parameter_values = simulator.default_parameters.replace(**{spec.name: draw.of((*spec.bounds, spec.default, np.nan))})
     substeps = draw.of((1, 3, 10, 0, 2**40, 1.5, True, None))
-    end = simulator.step(state, control, constants, substeps=substeps)[0]
+    end = simulator.step(state, control, parameter_values, substeps=substeps)[0]
     assert np.isfinite(end).all(), "a state that is not finite"
-    alone = simulator.step(state[1:], control[1:], constants, substeps=substeps)[0]
+    alone = simulator.step(state[1:], control[1:], parameter_values, substeps=substeps)[0]
     assert np.array_equal(end[1:], alone), "a row depends on another one"
 
 
 @cache
 def simulator_of(name: str) -> Any:
     """A simulator that several inputs use."""
-    return rooms()[name].simulator()
+    return systems()[name].simulator()
 
 
-def doors() -> dict[str, Callable[[Path, Draw], None]]:
-    """Every door by its name."""
+def entry_points() -> dict[str, Callable[[Path, Draw], None]]:
+    """Every entry point by its name."""
     found: dict[str, Callable[[Path, Draw], None]] = {
         "recording.csv": table_file, "recording.h5": hdf5_file, "study": study_file, "policy.zip": policy_file,
-        "truth.toml": truth_file, "arm": arm_file, "training": training_folder, "study folder": study_folder,
+        "ground_truth.toml": ground_truth_file, "arm": arm_file, "training": training_folder, "study folder": study_folder,
         "replay": replay_file, "transfer": transfer_file, "fit checkpoint": fit_checkpoint, "stage folder": stage_folder,
         "recorded robot": recorded_robot, "backend": backend_path,
     }  # fmt: skip
-    for room in rooms().values():
-        if room.read_model:
-            found[f"{room.name}: model"] = partial(model_file, room)
-        found[f"{room.name}: constants"] = partial(constants_file, room)
-        found[f"{room.name}: fit"] = partial(fit_record, room)
-        found[f"{room.name}: step"] = partial(simulation, room)
-        for task in room.tasks:
+    for system in systems().values():
+        if system.read_model:
+            found[f"{system.name}: model"] = partial(model_file, system)
+        found[f"{system.name}: parameters"] = partial(constants_file, system)
+        found[f"{system.name}: fit"] = partial(fit_record, system)
+        found[f"{system.name}: step"] = partial(simulation, system)
+        for task in system.tasks:
             found[f"{task.id}: keywords"] = partial(keyword, task.id)
             found[f"{task.id}: episode"] = partial(episode, task.id)
     return found
 
 
-# --- the verdict ------------------------------------------------------------------------------------------------------
+# --- the diagnostic ------------------------------------------------------------------------------------------------------
 
 
-def check(door: Callable[[Path, Draw], None], draw: Draw) -> None:
-    """One input through a door.
+def check(entry_point: Callable[[Path, Draw], None], draw: Draw) -> None:
+    """One input through a entry point.
 
     Raises:
         AssertionError: It took too long or too much memory, or the message is no sentence.
@@ -608,7 +620,7 @@ def check(door: Callable[[Path, Draw], None], draw: Draw) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            door(Path(folder), draw)
+            entry_point(Path(folder), draw)
         except ALLOWED as error:
             assert 5 < len(str(error)) < 3000, f"no sentence: {str(error)[:300]}"
     took, grown = time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
@@ -618,31 +630,31 @@ def check(door: Callable[[Path, Draw], None], draw: Draw) -> None:
 
 def warm_up() -> None:
     """Compile and import everything once, so that no input has to."""
-    for room in rooms().values():
-        drive(simulator_of(room.name))
-        if room.read_model:
-            drive(room.simulator(room.model(MODELS / f"{room.name}.toml")))
-        for task in room.tasks:
+    for system in systems().values():
+        drive(simulator_of(system.name))
+        if system.read_model:
+            drive(system.simulator(system.model(MODELS / f"{system.name}.toml")))
+        for task in system.tasks:
             env = made(task.id)
             env.reset(seed=0)
             env.step(np.zeros(env.action_space.shape))
-    for door in (policy_file, training_folder, arm_file, study_folder):
+    for entry_point in (policy_file, training_folder, arm_file, study_folder):
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(*ALLOWED):
-            door(Path(folder), Draw(lambda count: count - 1))
+            entry_point(Path(folder), Draw(lambda count: count - 1))
     with tempfile.TemporaryDirectory() as folder:
         for name, content in (("arm.urdf", arm_seed()), ("loop.toml", toml({"arm": {"file": "arm.urdf", "hand": "gripper"}}))):
             (Path(folder) / name).write_bytes(content)
-        rooms()["loop"].model(Path(folder) / "loop.toml").rest_state()
+        systems()["loop"].model(Path(folder) / "loop.toml").rest_state()
 
 
 def main(arguments: list[str]) -> int:
     """Run for some minutes; print every kind of finding once, with the number that repeats it. -> how many kinds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--only", default="", help="doors whose name holds this")
+    parser.add_argument("--only", default="", help="entry points whose name holds this")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    chosen = {name: door for name, door in doors().items() if args.only in name}
+    chosen = {name: entry_point for name, entry_point in entry_points().items() if args.only in name}
     warm_up()
     found: set[str] = set()
     end, seed, tried = time.monotonic() + 60 * args.minutes, args.seed, Counter[str]()
@@ -658,7 +670,7 @@ def main(arguments: list[str]) -> int:
                 print(f"--seed {seed} --only {args.only!r}\n  {kind}: {str(error)[:300]}", flush=True)
         tried[name] += 1
         seed += 1
-    print(f"{sum(tried.values())} inputs through {len(tried)} doors, {len(found)} kinds of finding")
+    print(f"{sum(tried.values())} inputs through {len(tried)} entry points, {len(found)} kinds of finding")
     return len(found)
 
 

@@ -1,4 +1,4 @@
-"""What several test files need: the worlds of the rooms on the list, what drives them, scripts as modules."""
+"""What several test files need: the worlds of the systems on the list, what drives them, scripts as modules."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softgym_envs.core.room import NATIVE, Room
-from softgym_envs.rooms import rooms, tasks
+from softgym_envs.core.system import NATIVE, System
+from softgym_envs.systems import systems, tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 IDS = [entry.id for entry in tasks()]
-BACKENDS = [NATIVE, *dict.fromkeys(backend for room in rooms().values() for backend in room.truths)]
+BACKENDS = [NATIVE, *dict.fromkeys(backend for system in systems().values() for backend in system.ground_truths)]
 WORLDS = [
     (entry.id, backend)
     for backend in BACKENDS
-    for room in rooms().values()
-    for k, entry in enumerate(room.tasks)
-    if backend in (NATIVE, *(tuple(room.truths) if k == 0 else tuple(room.truths)[:1]))
+    for system in systems().values()
+    for k, entry in enumerate(system.tasks)
+    if backend in (NATIVE, *(tuple(system.ground_truths) if k == 0 else tuple(system.ground_truths)[:1]))
 ]
-"""Every id in our engine and the first truth of its room, further truths with its first id: (id, backend)."""
+"""Every id in our engine and the first ground truth of its system, further ground truths with its first id: (id, backend)."""
 EVERY_ID = pytest.mark.parametrize("env_id", IDS)
 EVERY_WORLD = pytest.mark.parametrize(("env_id", "backend"), WORLDS, ids=[f"{backend}-{env_id}" for env_id, backend in WORLDS])
 
 
-def room_of_id(env_id: str) -> Room:
-    return next(room for room in rooms().values() if env_id in [entry.id for entry in room.tasks])
+def system_of_id(env_id: str) -> System:
+    return next(system for system in systems().values() if env_id in [entry.id for entry in system.tasks])
 
 
 def actions_of(env: Any, count: int, seed: int = 0) -> Any:
@@ -52,8 +52,8 @@ def equal(a: dict[str, Any], b: dict[str, Any]) -> None:
 @cache
 def varied(env_id: str, backend: str = NATIVE) -> dict[str, tuple[float, float]]:
     """Intervals of 10 % around every positive constant of the world, inside its bounds."""
-    room = room_of_id(env_id)
-    specs = room.simulator(room.task(env_id).model, backend=backend).default_parameters.specs()
+    system = system_of_id(env_id)
+    specs = system.simulator(system.task(env_id).model, backend=backend).default_parameters.specs()
     around = {name: (0.9 * spec.default, 1.1 * spec.default) for name, spec in specs.items() if spec.default > 0}
     return {name: (max(low, specs[name].bounds[0]), min(high, specs[name].bounds[1])) for name, (low, high) in around.items()}
 

@@ -64,13 +64,13 @@ def derivatives(simulator: Simulator) -> Arrays:
 
 
 def everything() -> dict[str, Callable[..., Arrays]]:
-    """Name -> what makes its arrays: the engine and first truth of every id, and the derivatives of every engine."""
-    from softgym_envs.rooms import LIST, room
+    """Name -> what makes its arrays: the engine and first ground truth of every id, and the derivatives of every engine."""
+    from softgym_envs.systems import LIST, system
 
     makers: dict[str, Callable[..., Arrays]] = {}
-    for found in map(room, LIST):
+    for found in map(system, LIST):
         for entry in found.tasks:
-            for backend in ("native", *tuple(found.truths)[:1]):
+            for backend in ("native", *tuple(found.ground_truths)[:1]):
                 makers[f"{entry.id}/{backend}"] = partial(world, entry.id, backend)
         for model in dict.fromkeys((next(iter(found.models)), *(entry.model for entry in found.tasks))):
             makers[f"{found.name}/{model}"] = lambda found=found, model=model: derivatives(found.simulator(model))

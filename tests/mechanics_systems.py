@@ -8,7 +8,7 @@ import numpy as np
 
 from softgym_envs.mechanics import Body, Frame, Joint, Mechanism, Pin, Tree, Weld
 
-CONSTANTS = (
+PARAMETERS = (
     "k",
     "rest",
     "damping",
@@ -56,7 +56,7 @@ def chain(count: int = 3, *, length: float = 0.3, stiffness: float = 2.0, dampin
 def rich(seed: int) -> tuple[Tree, np.ndarray]:
     """Two branches, all kinds of joints, massless and fixed bodies, a weld and a pin, which hold at q = 0.
 
-    Every kind of constant is used. -> The tree and values of its constants (P,).
+    Every kind of constant is used. -> The tree and values of its parameters (P,).
     """
     rng = np.random.default_rng(seed)
     bodies, joints = [], []
@@ -103,7 +103,7 @@ def rich(seed: int) -> tuple[Tree, np.ndarray]:
 
 def place(tree: Tree, frame: str) -> tuple[np.ndarray, np.ndarray]:
     """Rotation (3, 3) and origin (3,) of a frame at q = 0."""
-    mechanism = Mechanism(tree, 0.01, CONSTANTS)
+    mechanism = Mechanism(tree, 0.01, PARAMETERS)
     turned, origin = mechanism.pose(frame, np.zeros((1, mechanism.n)))
     return turned[0], origin[0]
 
@@ -116,7 +116,7 @@ def angles(R: np.ndarray) -> tuple[float, float, float]:
 def closed(count: int = 6, *, damping: float = 0.02, dt: float = 0.01, force_split: str = "left") -> Mechanism:
     """A planar and bendable chain of rods, whose end is welded where it is when the coordinates are zero: a slack loop.
 
-    Constants: stiffness k of all joints, damping.
+    Parameters: stiffness k of all joints, damping.
     """
     length, turn = 0.2, 2 * np.pi / (count + 1)
     bodies, joints = [], []

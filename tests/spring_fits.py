@@ -1,4 +1,4 @@
-"""Fits of a spring whose constants are known, for tests."""
+"""Fits of a spring whose parameters are known, for tests."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from typing import Any
 
 from sysid_systems import Spring, SpringParameters, record
 
-from sysid import (
-    FitProblem,
-    FitResult,
-)
+from sysid import FitProblem, FitResult
 
-TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 START = SpringParameters(mass=3.0)
 FREE = ("stiffness", "damping", "gain")
 
 
 def problem(**changes: Any) -> FitProblem:
-    split = record(Spring(), TRUTH, count=3).split(1, 1, 1)
+    split = record(Spring(), GROUND_TRUTH, count=3).split(1, 1, 1)
     return FitProblem(Spring(), **{"data": split, "free": FREE, "start": START, **changes})
 
 
-def errors(result: FitResult, truth: Any = TRUTH) -> list[float]:
-    return [abs(getattr(result.parameters, name) / getattr(truth, name) - 1) for name in result.free]
+def errors(result: FitResult, ground_truth: Any = GROUND_TRUTH) -> list[float]:
+    return [abs(getattr(result.parameters, name) / getattr(ground_truth, name) - 1) for name in result.free]
 
 
 def severities(result: FitResult, code: str, parameter: str = "") -> list[str]:

@@ -1,10 +1,10 @@
 """A million control steps of random actions over all environments: nothing breaks, nothing grows.
 
     python tests/stress.py --steps 1000000
-    python tests/stress.py --steps 1000000 --room ROOM        (only one room)
+    python tests/stress.py --steps 1000000 --system SYSTEM        (only one system)
 
 Every round makes each environment of a fixed list anew (one row and many, both ways of resetting, noise, delay, kicks, drawn
-constants, rough ground), runs whole episodes of all rows until its share of the steps is done, and closes it. Checked at
+parameters, rough ground), runs whole episodes of all rows until its share of the steps is done, and closes it. Checked at
 every step: observations are finite and inside their space, rewards and states are finite; at every round: the process's
 memory. Writes a JSON file, anew after every round, so that a kill loses one round at most; exit code 1 on any fault. A
 simulation that breaks down is contained (`sim_failed`) and only counted, except for cases that declare it impossible.
@@ -27,8 +27,8 @@ import tyro
 from numpy.typing import NDArray
 
 from softgym_envs.core.files import git_commit, write_json
-from softgym_envs.core.room import NATIVE
-from softgym_envs.rooms import room, rooms
+from softgym_envs.core.system import NATIVE
+from softgym_envs.systems import system, systems
 
 Array = NDArray[np.float64]
 
@@ -45,8 +45,8 @@ class Args:
     """Seed of actions and environments."""
     growth: float = 24.0
     """Largest growth of memory after the first quarter of the rounds [MiB]."""
-    room: str = ""
-    """Run only the environments of one room."""
+    system: str = ""
+    """Run only the environments of one system."""
     out: Path = Path("runs/stress.json")
     """File of the figures."""
 
@@ -122,7 +122,7 @@ CASES = {
     "tensegrity": (
         Case("TensegrityRoll-v0", 1, "uniform"),
         Case("TensegrityRoll-v0", 64, "held", {**NOISY, **ROBOTS, **SHORT, "target_speed": (0.5, 1.5), "heading": None}),
-        Case("TensegrityRoll-v0", 16, "pulled", {"control_period": 0.25, "simulator_options": {"contact": "paper"}}),
+        Case("TensegrityRoll-v0", 16, "pulled", {"control_period": 0.25, "options": {"contact": "paper"}}),
         Case("TensegrityRoll-v0", 7, "held", {"obs_mode": "state", "autoreset_mode": SAME, "action_delay": 1, **SHORT}),
         Case("TensegrityRoll-v0", 8, "held", {"randomize": {"cable_damping": (1e3, 1e4)}, **SHORT}),  # must be contained
         Case("TensegrityCrawl-v0", 1, "held"),
@@ -146,17 +146,17 @@ CASES = {
         Case("VineGrow-v0", 64, "held", {**VINES, "control_period": 0.05}, False),
     ),
 }
-"""Cases of a room; of other rooms each id, on one row and on many, in every backend."""
+"""Cases of a system; of other systems each id, on one row and on many, in every backend."""
 
 
 def cases(name: str) -> list[Case]:
-    """Cases of a room, or of all rooms for ""."""
+    """Cases of a system, or of all systems for ""."""
     found: list[Case] = []
-    for chosen in [room(name)] if name else rooms().values():
+    for chosen in [system(name)] if name else systems().values():
         found += CASES.get(chosen.name) or [
             Case(task.id, rows, actions, {"backend": backend})
             for task in chosen.tasks
-            for backend in (NATIVE, *chosen.truths)
+            for backend in (NATIVE, *chosen.ground_truths)
             for rows, actions in ((1, "uniform"), (16, "held"))
         ]
     return found
@@ -205,7 +205,7 @@ def resident_mib() -> float:
 
 def stress(args: Args) -> Iterator[dict[str, Any]]:
     """Yield the figures so far, after every round."""
-    listed, memory = [Tally(case) for case in cases(args.room)], []
+    listed, memory = [Tally(case) for case in cases(args.system)], []
     share = -(-args.steps // (args.rounds * len(listed)))
     begin, commit = time.perf_counter(), git_commit()
     for turn in range(args.rounds):

@@ -50,18 +50,18 @@ class Spring(BaseSimulator):
     dt: float = 0.02
     exact: bool = True
 
-    def _maps(self, constants: Array, substeps: int) -> Array:
+    def _maps(self, parameter_values: Array, substeps: int) -> Array:
         """expm of [[A, B, e], 0] per row, (B, 4, 4)."""
-        unique, place = np.unique(constants, axis=0, return_inverse=True)
+        unique, place = np.unique(parameter_values, axis=0, return_inverse=True)
         generators = np.zeros((len(unique), 4, 4))
         m, k, c, g, e = unique[:, :5].T
         generators[:, 0, 1] = 1.0
         generators[:, 1] = np.stack([-k / m, -c / m, g / m, e], axis=1)
         return expm(generators * self.dt * substeps)[place]
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         """Rows faster than 1e6 m/s have diverged."""
-        return self._advance(state, control, self._maps(constants, substeps))
+        return self._advance(state, control, self._maps(parameter_values, substeps))
 
     def _advance(self, state: Array, control: Array, maps: Array) -> tuple[Array, IntArray]:
         full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
@@ -69,8 +69,8 @@ class Spring(BaseSimulator):
         failed = ~(np.abs(new[:, 1]) < 1e6)
         return np.where(failed[:, None], state, new), failed.astype(np.int32)
 
-    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        maps = self._maps(constants, substeps)
+    def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        maps = self._maps(parameter_values, substeps)
         return repeat_steps(lambda rows, x, u: self._advance(x, u, maps[rows]), state, controls)
 
     def vjp(self, state: Array, controls: Array, cotangent: Array, parameters: Any = None, *, substeps: int = 1) -> Gradient:
@@ -78,9 +78,9 @@ class Spring(BaseSimulator):
         given = parameters or self.default_parameters
         return pull_back(self, self.layout, state, controls, cotangent, given, substeps)
 
-    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+    def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
         """Derivative of expm by the block-triangular identity: expm([[X, E], [0, X]]) = [[., L(X, E)], [0, .]]."""
-        m, k, c, g, e = constants[0, :5]
+        m, k, c, g, e = parameter_values[0, :5]
         X = np.zeros((4, 4))
         X[0, 1], X[1] = 1.0, [-k / m, -c / m, g / m, e]
         full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
@@ -119,8 +119,8 @@ class Spin(SteppedSimulator):
     model: Any = BALL
     dt: float = 0.02
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        drag, torque = constants.T[..., None]
+    def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        drag, torque = parameter_values.T[..., None]
         q, w = state[:, :4], state[:, 4:]
         for _ in range(substeps):
             w = w + self.dt * (torque * control - drag * w)
@@ -130,7 +130,7 @@ class Spin(SteppedSimulator):
 
 def record(
     simulator: Any,
-    truth: Parameters | None = None,
+    ground_truth: Parameters | None = None,
     *,
     steps: int = 200,
     count: int = 1,
@@ -145,7 +145,7 @@ def record(
         low, high = simulator.control_bounds
         held = rng.uniform(low, high, (-(-steps // 5), simulator.nu))
         controls = np.repeat(held, 5, axis=0)[:steps]
-        states, status = simulator.rollout(simulator.initial_state(1), controls[None], truth, substeps=substeps)
+        states, status = simulator.rollout(simulator.initial_state(1), controls[None], ground_truth, substeps=substeps)
         assert not status.any()
         made.append(Trajectory.from_rollout(simulator, states[0], controls, substeps=substeps).with_noise(rng, noise))
     return TrajectorySet(tuple(made))

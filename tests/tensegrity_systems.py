@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.tensegrity.model import TensegrityModel
+from softgym_envs.systems.tensegrity.model import TensegrityModel
 
 Array = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from agents_models import Linear, Pendulum
 
-from agents.planning.cost import FeatureCost
+from agents.control.cost import FeatureCost
 from softgym_envs.core.errors import OptionError, ShapeError
 
 

@@ -1,15 +1,15 @@
-"""Sample-based iLQG: the fit against the truth, the KL bound against its definition, the plan against Riccati."""
+"""Sample-based iLQG: the fit against the ground truth, the KL bound against its definition, the plan against Riccati."""
 
 import numpy as np
 import pytest
 from agents_models import Linear, Pendulum
 from scipy.linalg import solve_discrete_are
 
-from agents.planning.cost import FeatureCost
-from agents.planning.gps import GPSOptions, plan_gps
-from agents.planning.ilqg import plan_ilqg
-from agents.planning.linear_gaussian import Controller, fit_dynamics, kl_bounded_step, kl_lqr, predict
-from agents.planning.plan import UnstablePlanError, random_controls
+from agents.control.cost import FeatureCost
+from agents.control.gps import GPSOptions, plan_gps
+from agents.control.ilqg import plan_ilqg
+from agents.control.linear_gaussian import Controller, fit_dynamics, kl_bounded_step, kl_lqr, predict
+from agents.control.plan import UnstablePlanError, random_controls
 from softgym_envs.core.errors import OptionError
 
 X0 = np.array([1.0, -0.5, 0.3, 0.8])
@@ -186,8 +186,8 @@ def test_gps_approaches_ilqg_on_a_pendulum_and_counts_its_steps():
 
 def test_failed_rollouts_are_left_out():
     class Fragile(Linear):
-        def _step(self, state, control, constants, substeps):
-            after, status = super()._step(state, control, constants, substeps)
+        def _step(self, state, control, parameter_values, substeps):
+            after, status = super()._step(state, control, parameter_values, substeps)
             bad = (np.abs(after) > 1.0).any(axis=1)
             return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 

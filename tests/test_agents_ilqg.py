@@ -8,10 +8,10 @@ from agents_models import Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 from scipy.optimize import minimize
 
-from agents.planning.backward import box_qp
-from agents.planning.cost import Expansion, FeatureCost
-from agents.planning.ilqg import ILQGOptions, plan_ilqg
-from agents.planning.plan import (
+from agents.control.backward import box_qp
+from agents.control.cost import Expansion, FeatureCost
+from agents.control.ilqg import ILQGOptions, plan_ilqg
+from agents.control.plan import (
     CountedSimulator,
     Outcome,
     UnstablePlanError,
@@ -20,7 +20,7 @@ from agents.planning.plan import (
     run_open_loop,
     run_policy,
 )
-from agents.planning.run_slopes import run_slopes
+from agents.control.run_slopes import run_slopes
 from softgym_envs.core.errors import OptionError, ShapeError
 
 X0 = np.array([1.0, -0.5, 0.3, 0.8])
@@ -136,16 +136,16 @@ def test_box_limits_give_the_constrained_optimum(lqr):
     assert plan.cost >= other.fun * (1 - 1e-6)
 
 
-# --- an ensemble of constants -------------------------------------------------------------------------------------
+# --- an ensemble of parameters -------------------------------------------------------------------------------------
 
 
 def test_ensemble_predictions_are_exact_for_linear_dynamics(lqr):
-    """The local model is the truth there, gains that change and rows beside the reference included."""
+    """The local model is the ground truth there, gains that change and rows beside the reference included."""
     s, cost, _, _ = lqr
-    constants = OneConstant(gain=np.array([1.0, 0.6, 1.7]))
+    parameter_values = OneConstant(gain=np.array([1.0, 0.6, 1.7]))
     # Random first controls: the rows part, so that the first gains act on rows beside the reference.
     controls = random_controls(s, 15, rng=np.random.default_rng(0), amplitude=1.0)
-    plan = plan_ilqg(s, cost, X0, controls=controls, parameters=constants, options=TIGHT)
+    plan = plan_ilqg(s, cost, X0, controls=controls, parameters=parameter_values, options=TIGHT)
     full = [entry for entry in plan.log if entry.step == 1.0 and entry.actual > 1e-6]
     assert len(full) >= 2
     for entry in full:
@@ -155,13 +155,13 @@ def test_ensemble_predictions_are_exact_for_linear_dynamics(lqr):
 def test_ensemble_beats_the_nominal_plan_on_average_and_is_stationary():
     p = Pendulum(limit=6.0)
     cost, start = swing_up(p), p.initial_state()[0]
-    constants = OneConstant(gain=np.array([1.0, 0.7, 1.3]))
+    parameter_values = OneConstant(gain=np.array([1.0, 0.7, 1.3]))
     controls = random_controls(p, 40, rng=np.random.default_rng(0), amplitude=0.5, knots=8)
     nominal = plan_ilqg(p, cost, start, controls=controls)
-    robust = plan_ilqg(p, cost, start, controls=nominal.controls, parameters=constants)
+    robust = plan_ilqg(p, cost, start, controls=nominal.controls, parameters=parameter_values)
 
     def mean_cost(plan):
-        run = run_closed_loop(plan, p, np.tile(start, (3, 1)), constants)
+        run = run_closed_loop(plan, p, np.tile(start, (3, 1)), parameter_values)
         return cost.value(run.states, run.controls).sum(axis=1).mean()
 
     assert mean_cost(robust) < mean_cost(nominal)
@@ -281,8 +281,8 @@ def test_every_simulator_step_is_counted(difference_step):
 class Fragile(Linear):
     """Fails wherever |x| > 1."""
 
-    def _step(self, state, control, constants, substeps):
-        after, status = super()._step(state, control, constants, substeps)
+    def _step(self, state, control, parameter_values, substeps):
+        after, status = super()._step(state, control, parameter_values, substeps)
         bad = (np.abs(after) > 1.0).any(axis=1)
         return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from agents_models import Linear, OneConstant, Pendulum
 
-from agents.planning.cost import FeatureCost
-from agents.planning.ilqg import ILQGOptions
-from agents.planning.mpc import ILQGController, SamplingController, SamplingOptions, mix, planning_times
-from agents.planning.plan import UnstablePlanError, random_controls, run_policy, spline_matrix
+from agents.control.cost import FeatureCost
+from agents.control.ilqg import ILQGOptions
+from agents.control.mpc import ILQGController, SamplingController, SamplingOptions, mix, planning_times
+from agents.control.plan import UnstablePlanError, random_controls, run_policy, spline_matrix
 from softgym_envs.core.errors import OptionError, ShapeError
 
 UPRIGHT = np.array([-1.0, 0.0, 0.0])
@@ -102,8 +102,8 @@ def test_mix_rejects_failed_samples_and_tends_to_the_best():
 
 def test_ilqg_mpc_keeps_its_plan_where_the_shifted_one_fails():
     class Fragile(Linear):
-        def _step(self, state, control, constants, substeps):
-            after, status = super()._step(state, control, constants, substeps)
+        def _step(self, state, control, parameter_values, substeps):
+            after, status = super()._step(state, control, parameter_values, substeps)
             bad = (np.abs(after) > 1.0).any(axis=1)
             return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 

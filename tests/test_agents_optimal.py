@@ -1,4 +1,5 @@
-"""Optimal control through the symbolic door: closed forms, replay in the engine, meshes, words about what cannot be done."""
+"""Optimal control through the symbolic entry point: closed forms, replay in the engine, meshes, words about what cannot be
+done."""
 
 from __future__ import annotations
 
@@ -6,18 +7,18 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of, resample
-from agents.planning.optimal import Manoeuvre, plan_motion, solve_form
+from agents.control.first_guess import driving_controls, minimum_jerk, rates_of, resample
+from agents.control.optimal import Manoeuvre, plan_motion, solve_form
 from reproductions.penner2020.search import plan_free_time, refined
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.core.base import PlainStructure, SteppedSimulator
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.parameters import ElbowParameters
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
 
 FREE = np.nan
 
@@ -48,11 +49,11 @@ def test_driving_controls_are_inverse_dynamics():
     simulator, rng = BodySimulator(dt=0.01), np.random.default_rng(0)
     controls = 0.2 * simulator.model.effort * rng.uniform(-1, 1, (1, 6, 12))
     states, _ = simulator.rollout(simulator.initial_state(), controls)
-    form, constants, bounds = simulator.symbolic_step(), simulator.model.defaults, simulator.model.control_bounds
-    found = driving_controls(form, states[0], constants, bounds)
+    form, parameter_values, bounds = simulator.symbolic_step(), simulator.model.defaults, simulator.model.control_bounds
+    found = driving_controls(form, states[0], parameter_values, bounds)
     assert found is not None
     np.testing.assert_allclose(found, controls[0], atol=1e-7)
-    clipped = driving_controls(form, states[0], constants, (np.full(12, -0.1), np.full(12, 0.1)))
+    clipped = driving_controls(form, states[0], parameter_values, (np.full(12, -0.1), np.full(12, 0.1)))
     assert clipped is not None and np.abs(clipped).max() <= 0.1
     elbow = ElbowSimulator()
     assert driving_controls(elbow.symbolic_step(), np.zeros((3, 4)), elbow.default_parameters.to_matrix(1)[0], bounds) is None
@@ -86,12 +87,12 @@ def test_the_elbows_motion_is_one_of_the_engine_on_every_mesh():
 def test_a_plan_on_another_mesh_is_a_guess():
     coarse = plan_motion(ElbowSimulator(dt=0.05), bend(10))
     simulator = ElbowSimulator(dt=0.025)
-    found, cold = plan_motion(simulator, bend(20), guess=coarse), plan_motion(simulator, bend(20))
+    found, cold = plan_motion(simulator, bend(20), initial_guess=coarse), plan_motion(simulator, bend(20))
     assert found.solved and abs(found.objective / cold.objective - 1) < 1e-5
 
 
 def test_a_particle_with_contact_is_planned_too():
-    """Another room's door, with complementarity: pushed over the ground from rest to rest against friction."""
+    """Another system's entry point, with complementarity: pushed over the ground from rest to rest against friction."""
     simulator = ParticleSimulator(dt=0.05)
     form, nx = simulator.symbolic_step(), simulator.nx
     start = np.zeros(nx)
@@ -100,10 +101,10 @@ def test_a_particle_with_contact_is_planned_too():
     high = simulator.control_bounds[1]
     limit = np.where(np.isfinite(high), high, 20.0)
     manoeuvre = Manoeuvre(start, end, 20, (-limit, limit))
-    constants = simulator.default_parameters.to_matrix(1)[0]
+    parameter_values = simulator.default_parameters.to_matrix(1)[0]
     path = minimum_jerk(start, end, 20, rates_of(simulator), simulator.dt)
     found = solve_form(
-        form, manoeuvre, simulator.dt, constants, path, np.zeros((20, simulator.nu)), taus=(1.0, 1e-2, 1e-4, 1e-6)
+        form, manoeuvre, simulator.dt, parameter_values, path, np.zeros((20, simulator.nu)), taus=(1.0, 1e-2, 1e-4, 1e-6)
     )
     assert found.solved, found.message
     assert found.states.shape == (21, nx) and abs(found.states[-1, 0] - end[0]) < 1e-6
@@ -114,7 +115,7 @@ def test_a_particle_with_contact_is_planned_too():
 class Cart(SteppedSimulator):
     """A point that a force moves along a line, exact for forces that are held."""
 
-    room, parameters_class = "cart", ElbowParameters
+    system, parameters_class = "cart", ElbowParameters
     model = PlainStructure(
         StateLayout(Field("", None, ("x", "m"), ("vx", "m/s"))), ("force",), ("N",), (-np.ones(1), np.ones(1)), np.zeros(2)
     )
@@ -122,7 +123,7 @@ class Cart(SteppedSimulator):
     def __init__(self, dt: float) -> None:
         self.dt = dt
 
-    def _step(self, state, control, constants, substeps):
+    def _step(self, state, control, parameter_values, substeps):
         x, v, force = state[:, 0], state[:, 1], control[:, 0]
         h = self.dt * substeps
         return np.stack([x + h * v + h**2 / 2 * force, v + h * force], axis=1), np.zeros(len(state), dtype=np.int32)
@@ -182,9 +183,9 @@ def test_what_cannot_be_done_is_said():
     with pytest.raises(OptionError, match=r"control_bounds have shape \(1,\), expected \(2,\)"):
         plan_motion(ElbowSimulator(), Manoeuvre(np.zeros(4), np.zeros(4), 5, (np.zeros(1), np.ones(1))))
     with pytest.raises(OptionError, match="no symbolic step"):
-        from softgym_envs.arm.mujoco import ElbowTwin
+        from softgym_envs.systems.arm.mujoco import MujocoElbow
 
-        plan_motion(ElbowTwin(), bend(5))  # type: ignore[arg-type]
+        plan_motion(MujocoElbow(), bend(5))  # type: ignore[arg-type]
 
 
 def test_a_block_slides_to_a_pose_through_stick_and_slip():

@@ -23,18 +23,18 @@ from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import PRETRAINED, load_policy, policy_of
 from agents.learning.rl import Training, new_model, settings, train
 from agents.policies import FOLDER
-from agents.study.definition import Job, Study
-from agents.study.fits import EmpiricalParameters
-from agents.study.learned import PolicyWorker
-from agents.study.statistics import share
+from agents.transfer.definition import Job, Study
+from agents.transfer.fits import EmpiricalParameters
+from agents.transfer.learned import PolicyWorker
+from agents.transfer.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.core.files import write_atomically
-from softgym_envs.rooms import room_of_task, tasks
-from softgym_envs.tensegrity.parameters import TensegrityParameters
+from softgym_envs.systems import system_of_task, tasks
+from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
 
 ID = "softgym_envs:TensegrityCrawl-v0"
 ROLL = "softgym_envs:TensegrityRoll-v0"
-OWN = room_of_task(ROLL).learning_of("TensegrityRoll-v0", "ppo")
+OWN = system_of_task(ROLL).learning_of("TensegrityRoll-v0", "ppo")
 SAME = {"net_arch": {"pi": [48, 48], "vf": [48, 48]}}
 QUICK = {"n_steps": 16, "n_epochs": 2}
 SHORT = {"max_episode_steps": 8}
@@ -113,7 +113,7 @@ def test_a_run_is_of_one_file_of_constants(tmp_path):
     second.write_text("mass = 2")
     assert training(64, keywords={**SHORT, "params": second}).run != runs[0]
     backends = [training(64, keywords={"backend": backend}).run for backend in ("native", str(first), str(second), second)]
-    assert backends[0] != backends[1] != backends[2] == backends[3]  # a truth of one's own is a file, too
+    assert backends[0] != backends[1] != backends[2] == backends[3]  # a ground truth of one's own is a file, too
 
 
 def test_a_run_is_of_the_values_of_its_settings():
@@ -316,12 +316,12 @@ def test_learning_improves_a_task_that_is_easy():
 def test_every_id_has_settings():
     for entry in tasks():
         for algorithm in ("ppo", "sac"):
-            own = room_of_task(entry.id).learning_of(entry.id, algorithm)
+            own = system_of_task(entry.id).learning_of(entry.id, algorithm)
             assert 0 < settings(algorithm, own)["gamma"] < 1 and not set(own) - {*settings(algorithm), "final_rate"}
     with pytest.raises(OptionError, match="dqn"):
         settings("dqn")
     with pytest.raises(OptionError, match="unknown environment 'Roll'"):
-        room_of_task("Roll")
+        system_of_task("Roll")
     with pytest.raises(OptionError, match="steps"):
         training(0)
 
@@ -337,20 +337,24 @@ class Case:
 
 
 def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
-    study = Study("rl", "rl", ("nominal", "truth_budget", "truth"), (1700,), train_steps=64, starts=2, datasets=1, seeds=1)
-    worker = PolicyWorker(Case(), study, tmp_path, ID, common=SHORT, truth={})
-    record = worker(Job("truth_budget", 1700, 0, 0))
-    assert record["truth_steps"]["train"] == 1700 and record["model_steps"] == 0  # 17 control steps of 100 physics steps
+    study = Study(
+        "rl", "rl", ("nominal", "ground_truth_budget", "ground_truth"), (1700,), train_steps=64, starts=2, datasets=1, seeds=1
+    )
+    worker = PolicyWorker(Case(), study, tmp_path, ID, common=SHORT, ground_truth={})
+    record = worker(Job("ground_truth_budget", 1700, 0, 0))
+    assert record["ground_truth_steps"]["train"] == 1700 and record["model_steps"] == 0  # 17 control steps of 100 physics steps
     assert len(record["costs"]) == 2 and record["cost"] > 0
     record = worker(Job("nominal", 0, 0, 0))
-    assert record["truth_steps"]["train"] == 0 and record["model_steps"] == 6400
+    assert record["ground_truth_steps"]["train"] == 0 and record["model_steps"] == 6400
 
 
 def test_all_conditions_learn_equally_long_but_the_doubled_oracle(tmp_path):
-    study = Study("rl", "rl", ("nominal", "near", "far", "truth", "truth_doubled"), (1,), train_steps=64, starts=1, seeds=2)
+    study = Study(
+        "rl", "rl", ("nominal", "near", "far", "ground_truth", "ground_truth_doubled"), (1,), train_steps=64, starts=1, seeds=2
+    )
     case = Case()
-    worker = PolicyWorker(case, study, tmp_path, ID, common=SHORT, truth={})
-    steps = [worker.environment(Job(name, 0, 0, 0))[1] for name in ("truth", "truth_doubled", "near", "far")]
+    worker = PolicyWorker(case, study, tmp_path, ID, common=SHORT, ground_truth={})
+    steps = [worker.environment(Job(name, 0, 0, 0))[1] for name in ("ground_truth", "ground_truth_doubled", "near", "far")]
     assert steps == [64, 128, 64, 64]
     draws = {}
     for name in ("near", "far"):
@@ -375,7 +379,7 @@ def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):
     assert run_main(script, script.Args(steps=256, resume=True, **{**arguments, "out": tmp_path / "none"})) == 2
     assert "no checkpoint" in capsys.readouterr().err
     nowhere = lambda *_: write_atomically(Path("/dev/null/curve.png"), b"")  # noqa: E731
-    monkeypatch.setattr("agents.learning.curve.draw_curve", nowhere)  # no room at the end
+    monkeypatch.setattr("agents.learning.curve.draw_curve", nowhere)  # no system at the end
     assert run_main(script, script.Args(steps=512, resume=True, **arguments)) == 2
     found = capsys.readouterr()
     assert "error: cannot write" in found.err
@@ -441,14 +445,14 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys, monkeypatch):
         assert message in capsys.readouterr().err
 
 
-def test_a_policy_is_evaluated_in_any_truth(tmp_path, capsys):
+def test_a_policy_is_evaluated_in_any_ground_truth(tmp_path, capsys):
     """By name or path; what is not there is refused before an episode is run."""
     script, out = load_script("scripts/evaluate.py"), tmp_path / "found.json"
     arguments = {"policy": PRETRAINED, "id": "SlidingBlock-v0", "episodes": 1, "out": out}
     for backend, expected in (
         ("", ["mujoco", "native"]),
         ("native", ["native"]),
-        ("softgym_envs.rigid.mujoco:BlockTwin", ["softgym_envs.rigid.mujoco:BlockTwin", "native"]),
+        ("softgym_envs.systems.rigid.mujoco:MujocoBlock", ["softgym_envs.systems.rigid.mujoco:MujocoBlock", "native"]),
     ):
         assert run_main(script, script.Args(backend=backend, **arguments)) == 0
         assert [name for name in json.loads(out.read_text()) if name not in ("command", "commit")] == expected
@@ -459,7 +463,7 @@ def test_a_policy_is_evaluated_in_any_truth(tmp_path, capsys):
 
 
 def test_a_training_is_evaluated_in_its_world_without_its_noise(tmp_path, monkeypatch):
-    """Our engine, the room's first truth, and where it learned: there alone with the parameters of the training."""
+    """Our engine, the system's first ground truth, and where it learned: there alone with the parameters of the training."""
     asked = []
 
     def evaluated(policy, env_id, *, episodes, seed, keywords):

@@ -12,11 +12,11 @@ from agents.learning.policy import load_policy, policy_of
 from agents.learning.rl import Training, new_model, train
 from agents.learning.shared_policy import SharedNetwork
 from softgym_envs.core.errors import OptionError, ShapeError
-from softgym_envs.rooms import room_of_task
-from softgym_envs.tensegrity import superball
+from softgym_envs.systems import system_of_task
+from softgym_envs.systems.tensegrity import superball
 
 ID = "softgym_envs:TensegrityRoll-v0"
-OWN = room_of_task(ID).learning_of("TensegrityRoll-v0", "ppo")
+OWN = system_of_task(ID).learning_of("TensegrityRoll-v0", "ppo")
 QUICK = {"n_steps": 8, "n_epochs": 1, "batch_size": 32}
 
 

@@ -4,17 +4,17 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from agents.control.task_mpc import TaskMpc, World, with_drawn
 from agents.learning.evaluation import evaluate_controller, zero
-from agents.planning.task_mpc import TaskMpc, World, with_drawn
 from softgym_envs.core.errors import OptionError
-from softgym_envs.rooms import room, room_of_task
+from softgym_envs.systems import system, system_of_task
 
 ARM, BLOCK = "ArmReach-v0", "SlidingBlock-v0"
 
 
 def controller(envs):
     """Plans in our engine, whatever world it drives."""
-    return TaskMpc(horizon=15, samples=32).controller(envs, room_of_task(ARM).simulator(envs.simulator.model))
+    return TaskMpc(horizon=15, samples=32).controller(envs, system_of_task(ARM).simulator(envs.simulator.model))
 
 
 @pytest.mark.parametrize("backend", ["native", "mujoco"])
@@ -32,13 +32,13 @@ def test_reaches_what_no_action_does_not(backend):
     [(ARM, {}), ("TensegrityCrawl-v0", {}), ("TensegrityCrawl-v0", {"cable_stiffness": 8e3}), ("SlidingBlock-v0", {})],
 )
 def test_imagined_returns_are_those_of_the_environment(env_id, changed):
-    """The same actions and constants, in the planner's world and in the environment: the same sums of rewards."""
-    constants = room_of_task(env_id).simulator().default_parameters.replace(**changed)
-    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **({"params": constants} if changed else {}))
+    """The same actions and parameters, in the planner's world and in the environment: the same sums of rewards."""
+    parameter_values = system_of_task(env_id).simulator().default_parameters.replace(**changed)
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **({"params": parameter_values} if changed else {}))
     envs.reset(seed=2)
     inner = envs.unwrapped
     actions = np.random.default_rng(0).uniform(-1, 1, (3, 6, inner.action_space.shape[1])).astype(np.float32)
-    world = World(inner.task, inner.simulator, inner.episodes.substeps, constants)
+    world = World(inner.task, inner.simulator, inner.episodes.substeps, parameter_values)
     imagined = world.returns(inner.state, inner.context, actions.astype(np.float64))
     real = sum(envs.step(actions[:, t])[1] for t in range(6))
     np.testing.assert_allclose(imagined, real, rtol=1e-9)
@@ -62,10 +62,10 @@ def test_constants_that_episodes_draw_are_known(backend):
     """The load in the hand, in both worlds; all others are the planner's own."""
     envs = gym.make_vec("softgym_envs:ArmHold-v0", num_envs=3, backend=backend)
     envs.reset(seed=2)
-    episodes, engine = envs.unwrapped.episodes, room_of_task("ArmHold-v0").simulator()
+    episodes, engine = envs.unwrapped.episodes, system_of_task("ArmHold-v0").simulator()
     own = engine.default_parameters.replace(damping=0.2)
     known = with_drawn(own, episodes, 2)
-    loads = episodes.constants[:, episodes.nominal.index("payload")]
+    loads = episodes.parameter_values[:, episodes.nominal.index("payload")]
     np.testing.assert_array_equal(known.payload, np.repeat(loads, 2))
     assert len(set(loads)) == 3 and known.replace(payload=own.payload).to_vector().tolist() == own.to_vector().tolist()
     envs.close()
@@ -75,7 +75,7 @@ def test_a_round_without_noise_keeps_the_plan():
     """So rounds that narrow to nothing are none."""
     envs = gym.make_vec(f"softgym_envs:{ARM}", num_envs=2)
     observation, _ = envs.reset(seed=2)
-    engine = room_of_task(ARM).simulator()
+    engine = system_of_task(ARM).simulator()
     once, twice, wide = (
         TaskMpc(samples=8, horizon=5, iterations=rounds, narrowing=narrowing).controller(envs.unwrapped, engine)(observation)
         for rounds, narrowing in ((1, 1.0), (2, 0.0), (2, 1.0))
@@ -118,4 +118,4 @@ def test_a_single_environment_and_another_robots_engine_are_refused():
     with pytest.raises(
         OptionError, match="engine is of another robot than envs: its state has 'elbow' where that of envs has 'x'"
     ):
-        TaskMpc().controller(many, room("arm").simulator())
+        TaskMpc().controller(many, system("arm").simulator())

@@ -1,4 +1,4 @@
-"""The transfer protocol: whole studies, what they count, refuse and resume; models of constants near the best."""
+"""The transfer protocol: whole studies, what they count, refuse and resume; models of parameters near the best."""
 
 import json
 import shutil
@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from agents_models import OneConstant, Pendulum
 from helpers import load_script, run_main
-from transfer_case import TRUE_GAIN, PendulumCase, room_case
+from transfer_case import TRUE_GAIN, PendulumCase, system_case
 
-from agents.study.conditions import CONDITIONS, check_study, possible
-from agents.study.definition import Job, Study, Threshold
-from agents.study.document import read_study
-from agents.study.fits import _fit, draw, identify
-from agents.study.jobs import record_path, register, registered, run_jobs
-from agents.study.models import SHORT_HORIZON, build_model
-from agents.study.planned import PlanWorker
-from agents.study.report import markdown, write_report
-from agents.study.statistics import Interval
-from agents.study.summary import Verdict, summarise
+from agents.transfer.conditions import CONDITIONS, check_study, possible
+from agents.transfer.definition import Job, Study, Threshold
+from agents.transfer.document import read_study
+from agents.transfer.fits import _fit, draw, identify
+from agents.transfer.jobs import record_path, register, registered, run_jobs
+from agents.transfer.models import SHORT_HORIZON, build_model
+from agents.transfer.planned import PlanWorker
+from agents.transfer.report import markdown, write_report
+from agents.transfer.statistics import Interval
+from agents.transfer.summary import Diagnostic, summarise
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -41,8 +41,8 @@ STUDY = Study(
         "identified",
         "posterior",
         "true_constants",
-        "truth_budget",
-        "truth",
+        "ground_truth_budget",
+        "ground_truth",
     ),
     (60, 30),
     curve=("identified",),
@@ -73,21 +73,21 @@ def finished(tmp_path_factory):
     return out
 
 
-def test_the_identified_engine_is_as_good_as_the_truth_and_the_nominal_one_is_not(finished):
+def test_the_identified_engine_is_as_good_as_the_ground_truth_and_the_nominal_one_is_not(finished):
     summary = summarise(STUDY, finished)
     conditions = {(a.condition, a.budget): a for a in summary.conditions}
     assert summary.complete
-    truth, identified, nominal = conditions["truth", 0], conditions["identified", 60], conditions["nominal", 0]
-    assert identified.cost.value == pytest.approx(truth.cost.value, rel=1e-3)  # gain is found to rounding
-    assert conditions["true_constants", 0].cost.value == pytest.approx(truth.cost.value, rel=1e-9)
-    assert nominal.cost.value > 1.05 * truth.cost.value
+    ground_truth, identified, nominal = conditions["ground_truth", 0], conditions["identified", 60], conditions["nominal", 0]
+    assert identified.cost.value == pytest.approx(ground_truth.cost.value, rel=1e-3)  # gain is found to rounding
+    assert conditions["true_constants", 0].cost.value == pytest.approx(ground_truth.cost.value, rel=1e-9)
+    assert nominal.cost.value > 1.05 * ground_truth.cost.value
     assert identified.share.value == pytest.approx(1.0, abs=1e-2) and conditions["zero", 0].share.value == pytest.approx(0.0)
     assert identified.improvement == 1.0 and nominal.improvement is None
 
 
 def test_a_broken_promise_is_printed_as_such(finished):
     summary = write_report(STUDY, finished)
-    assert [v.passed for v in summary.verdicts] == [True, False, True]
+    assert [v.passed for v in summary.diagnostics] == [True, False, True]
     assert "FAILED" in summary.headline and "nominal" in summary.headline
     for name in ("table.md", "report.html", "summary.json"):
         assert "FAILED" in (finished / name).read_text()
@@ -116,24 +116,24 @@ def test_an_oracle_that_is_beaten_is_told(finished):
     assert told.startswith("THE ORACLE IS NONE") and "beaten by identified engine" in told
 
 
-def test_rows_of_slow_sensors_count_as_physics_steps_of_the_truth():
+def test_rows_of_slow_sensors_count_as_physics_steps_of_the_ground_truth():
     whole = PendulumCase().record(np.random.default_rng(0), 60)
     thin = [
         TrajectorySet(tuple(replace(t, times=t.times[::2], values=t.values[::2], controls=t.controls[::2]) for t in part))
         for part in whole
     ]
-    assert _fit(PendulumCase(), STUDY, DataSplit(*thin)).truth_steps == {"train": 60, "validation": 20}
+    assert _fit(PendulumCase(), STUDY, DataSplit(*thin)).ground_truth_steps == {"train": 60, "validation": 20}
 
 
-def test_every_step_of_the_truth_is_counted(finished):
+def test_every_step_of_the_ground_truth_is_counted(finished):
     record = read_json(record_path(finished, Job("identified", 60, 1, 0)))
-    assert record["truth_steps"] == {"train": 60, "validation": 20, "tuning": 0}
-    assert read_json(record_path(finished, Job("nominal", 0, 0, 0)))["truth_steps"]["train"] == 0
-    budget = read_json(record_path(finished, Job("truth_budget", 60, 0, 0)))["truth_steps"]["train"]
+    assert record["ground_truth_steps"] == {"train": 60, "validation": 20, "tuning": 0}
+    assert read_json(record_path(finished, Job("nominal", 0, 0, 0)))["ground_truth_steps"]["train"] == 0
+    budget = read_json(record_path(finished, Job("ground_truth_budget", 60, 0, 0)))["ground_truth_steps"]["train"]
     assert 0 < budget <= 60
     # two guesses and their plans (line searches: whole rollouts of 15), and 2 x 3 candidates judged from 3 starts
-    oracle = read_json(record_path(finished, Job("truth", 0, 0, 0)))
-    assert oracle["truth_steps"]["train"] > 2 * 15 + 2 * 3 * 3 * 15 and oracle["model_steps"] == 0
+    oracle = read_json(record_path(finished, Job("ground_truth", 0, 0, 0)))
+    assert oracle["ground_truth_steps"]["train"] > 2 * 15 + 2 * 3 * 3 * 15 and oracle["model_steps"] == 0
 
 
 def test_fits_are_shared_and_predict(finished):
@@ -151,7 +151,7 @@ def test_fits_are_shared_and_predict(finished):
 def test_a_study_resumes_and_other_executors_give_the_same_numbers(finished, tmp_path):
     register(STUDY, "pendulum", tmp_path, provenance={})
     jobs = [job for job in STUDY.jobs(CONDITIONS) if job.condition in ("zero", "identified") and job.budget in (0, 60)]
-    marker = {"cost": 1.5, "costs": [1.5] * 3, "failed": 0, "measures": {}, "truth_steps": {}, "model_cost": None}
+    marker = {"cost": 1.5, "costs": [1.5] * 3, "failed": 0, "measures": {}, "ground_truth_steps": {}, "model_cost": None}
     write_json(record_path(tmp_path, jobs[0]), marker)
     lines = []
     worker = PlanWorker(PendulumCase(), STUDY, tmp_path)
@@ -181,13 +181,15 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
 
 
 def test_a_commit_is_named_only_where_it_is_another(tmp_path):
-    register(STUDY, {"truth": {"level": 2}}, tmp_path, provenance={"commit": "a" * 40})
+    register(STUDY, {"ground_truth": {"level": 2}}, tmp_path, provenance={"commit": "a" * 40})
     for commit, said in (
-        ("a" * 40, r"\(case.truth.level, seeds differ\): give"),
+        ("a" * 40, r"\(case.ground_truth.level, seeds differ\): give"),
         ("b" * 40, "check out aaaaaaaaaa, which made it, else give"),
     ):
         with pytest.raises(OptionError, match=said):
-            register(replace(STUDY, seeds=STUDY.seeds + 1), {"truth": {"level": 3}}, tmp_path, provenance={"commit": commit})
+            register(
+                replace(STUDY, seeds=STUDY.seeds + 1), {"ground_truth": {"level": 3}}, tmp_path, provenance={"commit": commit}
+            )
 
 
 def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
@@ -205,7 +207,7 @@ def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
 def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it():
     threshold = STUDY.thresholds[0]
     said = [
-        Verdict(threshold, Interval(1.0, *ends), True).text for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
+        Diagnostic(threshold, Interval(1.0, *ends), True).text for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
     ]
     assert said[0].endswith("found 1 (runs 0.5, 1.5)") and said[2].endswith("found 1 [0.99, 1.01]")
     assert said[1].endswith("found 1 [0.5, 1.5] (the interval holds the limit)")
@@ -217,30 +219,30 @@ def test_a_doubled_oracle_tells_whether_the_oracle_is_saturated(finished):
     summary = replace(summary, study=replace(STUDY, kind="mpc"))
     assert summary.saturation.startswith("oracle not known to be saturated")
     assert f"- {summary.saturation}" in markdown(summary)
-    oracle = next(a for a in summary.conditions if a.condition == "truth")
+    oracle = next(a for a in summary.conditions if a.condition == "ground_truth")
     for moved, word in ((0.4, "saturated oracle"), (0.6, "UNSATURATED ORACLE")):
-        both = [("truth", Interval(1.0, 0.5, 1.5)), ("truth_doubled", Interval(1.0 - moved, 0.0, 1.0))]
+        both = [("ground_truth", Interval(1.0, 0.5, 1.5)), ("ground_truth_doubled", Interval(1.0 - moved, 0.0, 1.0))]
         conditions = tuple(replace(oracle, condition=name, cost=cost) for name, cost in both)
         said = replace(summary, conditions=conditions).saturation
         assert said.startswith(f"{word}: twice its samples or steps change its mean cost by {moved}")
 
 
 def test_conditions_that_trained_unequal_steps_are_no_comparison(tmp_path):
-    names = ("zero", "nominal", "truth_budget", "truth", "truth_doubled")
+    names = ("zero", "nominal", "ground_truth_budget", "ground_truth", "ground_truth_doubled")
     study = Study("rl", "rl", names, (10,), train_steps=64, starts=1, datasets=1, seeds=1)
-    trained = {"zero": 0, "nominal": 640, "truth_budget": 10, "truth": 640, "truth_doubled": 1280}
+    trained = {"zero": 0, "nominal": 640, "ground_truth_budget": 10, "ground_truth": 640, "ground_truth_doubled": 1280}
     for job in study.jobs(CONDITIONS):
-        on_truth = CONDITIONS[job.condition].model == "truth"
-        steps = {"train": trained[job.condition] if on_truth else 0, "validation": 0, "tuning": 0}
-        model = 0 if on_truth else trained[job.condition]
-        cost = {"cost": 2.0 - ("truth" in job.condition), "failed": 0, "measures": {}, "model_cost": None}
-        write_json(record_path(tmp_path, job), {**cost, "truth_steps": steps, "model_steps": model})
+        on_ground_truth = CONDITIONS[job.condition].model == "ground_truth"
+        steps = {"train": trained[job.condition] if on_ground_truth else 0, "validation": 0, "tuning": 0}
+        model = 0 if on_ground_truth else trained[job.condition]
+        cost = {"cost": 2.0 - ("ground_truth" in job.condition), "failed": 0, "measures": {}, "model_cost": None}
+        write_json(record_path(tmp_path, job), {**cost, "ground_truth_steps": steps, "model_steps": model})
     assert summarise(study, tmp_path).unequal == {}
-    path = record_path(tmp_path, Job("truth", 0, 0, 0))
-    write_json(path, {**read_json(path), "truth_steps": {"train": 320, "validation": 0, "tuning": 0}})
+    path = record_path(tmp_path, Job("ground_truth", 0, 0, 0))
+    write_json(path, {**read_json(path), "ground_truth_steps": {"train": 320, "validation": 0, "tuning": 0}})
     summary = summarise(study, tmp_path)
-    assert summary.unequal == {"nominal": 640, "truth": 320}
-    assert summary.headline.startswith("UNEQUAL TRAINING, no comparison: nominal 640, truth 320 physics steps")
+    assert summary.unequal == {"nominal": 640, "ground_truth": 320}
+    assert summary.headline.startswith("UNEQUAL TRAINING, no comparison: nominal 640, ground truth 320 physics steps")
 
 
 def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):
@@ -256,7 +258,7 @@ def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):
 
 def test_unusable_data_and_failing_runs_are_results(tmp_path):
     study = replace(
-        STUDY, conditions=("zero", "nominal", "identified", "truth"), thresholds=(), curve=(), iterations=2, restarts=1
+        STUDY, conditions=("zero", "nominal", "identified", "ground_truth"), thresholds=(), curve=(), iterations=2, restarts=1
     )
     worker = PlanWorker(PendulumCase(unusable=True), study, tmp_path)
     jobs = [Job("identified", 60, 0, 0), Job("nominal", 0, 0, 0)]
@@ -266,13 +268,15 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
     identified, nominal = (read_json(record_path(tmp_path, job)) for job in jobs)
     assert identified["costs"] == nominal["costs"]
 
-    broken = run_jobs([Job("truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
+    broken = run_jobs([Job("ground_truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
     assert broken[0].message == "ZeroDivisionError: by zero"
-    one_each = replace(study, seeds=1, datasets=1, conditions=("zero", "nominal", "truth"))
+    one_each = replace(study, seeds=1, datasets=1, conditions=("zero", "nominal", "ground_truth"))
     assert run_jobs([Job("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
     summary = summarise(one_each, tmp_path)
-    assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == ("truth",)
-    assert "not finished" in summary.headline and "- no run of the truth, unlimited (oracle)" in markdown(summary)
+    assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == (
+        "ground_truth",
+    )
+    assert "not finished" in summary.headline and "- no run of the ground truth, unlimited (oracle)" in markdown(summary)
     assert "1 of 1 FITS NOT TO BE USED" in summary.headline
     assert "- FIT NOT TO BE USED" in markdown(summary) and "no fit: constant controls" in markdown(summary)
 
@@ -290,7 +294,7 @@ def test_bad_studies_are_refused():
         replace(STUDY, seeds=10**9)
     with pytest.raises(OptionError, match="quantity"):
         Threshold("identified", "luck", 0.5)
-    with pytest.raises(OptionError, match="'truth'"):
+    with pytest.raises(OptionError, match="'ground truth'"):
         check_study(replace(STUDY, conditions=STUDY.conditions[:-1]), PendulumCase())
     with pytest.raises(OptionError, match="executor"):
         run_jobs([], _explode, Path(), executor="slurm")
@@ -307,17 +311,17 @@ def replanned(conditions, out, case=None, **changes):
 
 
 def test_sample_based_plans_in_every_world_cost_the_same_steps_and_know_one_row_of_constants(tmp_path):
-    """Kind "gps": 2 iterations of 40 rollouts and the last controller, the guess, in model and truth alike."""
-    conditions = ("nominal", "truth")
+    """Kind "gps": 2 iterations of 40 rollouts and the last controller, the guess, in model and ground truth alike."""
+    conditions = ("nominal", "ground_truth")
     study = replace(
         STUDY, kind="gps", conditions=conditions, thresholds=(), curve=(), horizon=6, starts=2, seeds=1, iterations=2
     )
     worker = PlanWorker(PendulumCase(), study, tmp_path)
     assert run_jobs(study.jobs(CONDITIONS), worker, tmp_path, progress=lambda line: None) == ()
-    nominal, truth = (read_json(record_path(tmp_path, job)) for job in study.jobs(CONDITIONS))
-    assert truth["truth_steps"]["train"] == nominal["model_steps"] == (2 * 40 + 2) * 6
-    with pytest.raises(OptionError, match="many constants"):
-        check_study(replace(study, conditions=("zero", "nominal", "wide", "truth")), PendulumCase())
+    nominal, ground_truth = (read_json(record_path(tmp_path, job)) for job in study.jobs(CONDITIONS))
+    assert ground_truth["ground_truth_steps"]["train"] == nominal["model_steps"] == (2 * 40 + 2) * 6
+    with pytest.raises(OptionError, match="many parameters"):
+        check_study(replace(study, conditions=("zero", "nominal", "wide", "ground_truth")), PendulumCase())
 
 
 def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
@@ -329,8 +333,8 @@ def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
     assert strong["nominal"]["costs"] == records["nominal"]["costs"] != strong["forces"]["costs"]
 
 
-def test_the_clock_of_forces_runs_with_the_truth(tmp_path):
-    """A state of the truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
+def test_the_clock_of_forces_runs_with_the_ground_truth(tmp_path):
+    """A state of the ground truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
     study = replace(STUDY, kind="mpc", thresholds=(), horizon=6)
     model = build_model(PendulumCase(), study, Job("forces", 0, 0, 0), CONDITIONS["forces"], tmp_path)
     state = Pendulum().initial_state(1)
@@ -351,10 +355,10 @@ def test_a_correction_of_an_exact_engine_is_refused_and_the_record_says_so(tmp_p
 
 
 def test_a_black_box_learns_nothing_of_another_scene():
-    assert possible(room_case("VineGrow-v0"), ("network", "residual")) == ("network", "residual")
-    assert possible(room_case("VineNavigate-v0"), ("network", "residual")) == ("residual",)
+    assert possible(system_case("VineGrow-v0"), ("network", "residual")) == ("network", "residual")
+    assert possible(system_case("VineNavigate-v0"), ("network", "residual")) == ("residual",)
     with pytest.raises(OptionError, match="'network'"):
-        check_study(replace(STUDY, conditions=("zero", "network", *STUDY.conditions[1:])), room_case("VineNavigate-v0"))
+        check_study(replace(STUDY, conditions=("zero", "network", *STUDY.conditions[1:])), system_case("VineNavigate-v0"))
 
 
 def test_draw_keeps_the_center_first():
@@ -362,18 +366,19 @@ def test_draw_keeps_the_center_first():
     assert rows.batch == 5 and rows.gain[0] == 1.0 and len(set(rows.gain)) == 5
 
 
-# --- constants near the best, and slopes of the engine for the truth ---------------------------------------------------------
+# --- parameters near the best, and slopes of the engine for the ground truth
+# ---------------------------------------------------------
 
 
 def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_the_best(tmp_path):
-    study = replace(STUDY, conditions=("zero", "nominal", "far", "truth"), curve=(), thresholds=(), difference_step=0.0)
+    study = replace(STUDY, conditions=("zero", "nominal", "far", "ground_truth"), curve=(), thresholds=(), difference_step=0.0)
     worker = PlanWorker(PendulumCase(), study, tmp_path)
     records = {job: worker(job) for job in study.jobs(CONDITIONS)}
     drawn = [records[job]["cost"] for job in records if job.condition == "far"]
-    oracle = [records[job]["cost"] for job in records if job.condition == "truth"]
+    oracle = [records[job]["cost"] for job in records if job.condition == "ground_truth"]
     assert max(oracle) <= min(drawn) * (1 + 1e-6)
-    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("truth", 0, 0, 0))
-    assert records[Job("truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
+    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
+    assert records[Job("ground_truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
 
 
 def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
@@ -386,7 +391,7 @@ def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
 
 
 def test_the_oracle_may_have_slopes_of_its_own_whole_runs(tmp_path):
-    study = replace(STUDY, conditions=("zero", "nominal", "truth"), curve=(), thresholds=(), difference_step="runs")
-    found = PlanWorker(PendulumCase(), study, tmp_path)(Job("truth", 0, 0, 0))
-    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("truth", 0, 0, 0))
+    study = replace(STUDY, conditions=("zero", "nominal", "ground_truth"), curve=(), thresholds=(), difference_step="runs")
+    found = PlanWorker(PendulumCase(), study, tmp_path)(Job("ground_truth", 0, 0, 0))
+    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
     assert found["cost"] == pytest.approx(own["cost"], rel=1e-3)

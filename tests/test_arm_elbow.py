@@ -10,23 +10,23 @@ import mujoco
 import numpy as np
 import pytest
 
-from softgym_envs.arm.build import MOVE
-from softgym_envs.arm.controllers import blind, reflex
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.elbow import inertia, net_torque
-from softgym_envs.arm.model import ElbowModel, muscle_path
-from softgym_envs.arm.mujoco import ElbowTwin
-from softgym_envs.arm.parameters import ElbowParameters
-from softgym_envs.arm.recipe import RECIPE, excited
-from softgym_envs.arm.tasks import HELD, NEXT, REACHED
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.task import Start
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.mechanics import Mechanism
-from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe
-from sysid.recipe.suspects import suspected
+from softgym_envs.systems.arm.build import MOVE
+from softgym_envs.systems.arm.controllers import blind, reflex
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.elbow import inertia, net_torque
+from softgym_envs.systems.arm.model import ElbowModel, muscle_path
+from softgym_envs.systems.arm.mujoco import MujocoElbow
+from softgym_envs.systems.arm.parameters import ElbowParameters
+from softgym_envs.systems.arm.procedure import PROCEDURE, excited
+from softgym_envs.systems.arm.tasks import HELD, NEXT, REACHED
+from sysid import FitProblem, ShootingOptions, multiple_shooting, run_procedure
+from sysid.procedure.candidate_causes import candidate
 
-CONSTANTS = ElbowParameters().to_matrix(1)[0]
+PARAMETERS = ElbowParameters().to_matrix(1)[0]
 
 
 def excitations(seed: int, rows: int, steps: int) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_the_symbolic_step_is_the_step():
     state = np.column_stack([rng.uniform(-0.1, 2.7, 40), rng.normal(size=40), rng.uniform(0, 1, (40, 2))])
     control = rng.uniform(0, 1, (40, 2))
     after, _ = simulator.step(state, control)
-    residual = simulator.symbolic_step().residual(state, control, np.tile(CONSTANTS, (40, 1)), after, np.zeros((40, 0)))
+    residual = simulator.symbolic_step().residual(state, control, np.tile(PARAMETERS, (40, 1)), after, np.zeros((40, 0)))
     assert residual.max() < 1e-11
 
 
@@ -68,44 +68,48 @@ def test_bones_are_those_of_the_tree_mechanics():
 def test_an_arm_without_muscles_moves_as_that_of_the_tree_mechanics(friction):
     """Thrown upwards, it turns, and falls or is held by dry friction, as midpoint steps of the tree do."""
     dt, rows, names = 0.005, 120, ("damping", "friction", "payload")
-    constants = ElbowParameters(damping=0.02, friction=friction, payload=1.0).to_matrix(1)
-    constants[:, [0, 4]] = 0.0  # muscles of no force
-    found, status = ElbowSimulator(dt=dt).engine.rollout(np.array([[0.8, 4.0, 0, 0]]), np.zeros((1, rows, 2)), constants, 1)
+    parameter_values = ElbowParameters(damping=0.02, friction=friction, payload=1.0).to_matrix(1)
+    parameter_values[:, [0, 4]] = 0.0  # muscles of no force
+    found, status = ElbowSimulator(dt=dt).engine.rollout(
+        np.array([[0.8, 4.0, 0, 0]]), np.zeros((1, rows, 2)), parameter_values, 1
+    )
     tree, values = Mechanism(ElbowModel().tree, dt, names, force_split="symmetric"), (0.02, friction, 1.0)
-    theirs = tree.simulate(tree.state([[0.8]], [[4.0]], constants=values), np.zeros((1, rows, tree.nu)), values)
+    theirs = tree.simulate(tree.state([[0.8]], [[4.0]], parameter_values=values), np.zeros((1, rows, tree.nu)), values)
     free = np.cumprod(found[0, :, 0] > 0.7) > 0  # until the elbow's soft stops, which are not the tree's
     assert not status.any() and free.sum() > 60 and found[0, free, 1].min() < 1e-3
     np.testing.assert_allclose(found[0, free, 0], theirs.states[0, free, 0], atol=1e-10)
 
 
-def test_dry_friction_is_told_by_who_suspects_it():
+def test_dry_friction_is_told_by_who_candidate_causes_it():
     """0.1 N m that a fit of damping and strength does not know, seen as a laboratory sees it."""
-    truth, seen = ElbowSimulator(), ElbowParameters(friction=0.1)
+    ground_truth, seen = ElbowSimulator(), ElbowParameters(friction=0.1)
     noise = {"elbow": 2e-3, "velbow": 0.02, "biceps": 0.01, "triceps": 0.01}
-    recording = excited(truth, np.random.default_rng(0), steps=600, parameters=seen).with_noise(np.random.default_rng(1), noise)
-    free, suspects = ("damping", "biceps_force", "triceps_force"), {"dry friction": ("friction",)}
-    given = FitProblem(truth, TrajectorySet((recording,)), free, free_initial=True, suspects=suspects)
+    recording = excited(ground_truth, np.random.default_rng(0), steps=600, parameters=seen).with_noise(
+        np.random.default_rng(1), noise
+    )
+    free, candidate_causes = ("damping", "biceps_force", "triceps_force"), {"dry friction": ("friction",)}
+    given = FitProblem(ground_truth, TrajectorySet((recording,)), free, free_initial=True, candidate_causes=candidate_causes)
     fit = lambda problem: multiple_shooting(problem, ShootingOptions(segment_steps=20))  # noqa: E731
     blind = fit(given)
-    (cause,) = suspected(suspects, fit, given, blind).of("likely_cause")
+    (cause,) = candidate(candidate_causes, fit, given, blind).of("likely_cause")
     assert not blind.explained and cause.parameter == "dry friction" and cause.facts["adequate"]
     found = next(e for e in fit(given.replace(free=(*free, "friction"))).estimates if e.name == "friction")
     assert abs(found.value - 0.1) < 4.0 * found.std < 0.04
 
 
-def test_lengths_and_moment_arms_are_those_of_the_twins_tendons():
-    model, twin = ElbowModel(), ElbowTwin()
+def test_lengths_and_moment_arms_are_those_of_the_mujoco_models_tendons():
+    model, mujoco_model = ElbowModel(), MujocoElbow()
     angles = np.linspace(0.0, 2.6, 27)
-    lengths, arms = model.lengths(angles, CONSTANTS)
+    lengths, arms = model.lengths(angles, PARAMETERS)
     states = np.column_stack([angles, np.zeros((27, 3))])
 
     def read(world: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
         return np.concatenate([data.ten_length[:2], np.asarray(data.ten_J).reshape(3, -1)[:2, 0]])
 
-    theirs = twin.engine.evaluate(states, np.tile(CONSTANTS, (27, 1)), read)
+    theirs = mujoco_model.engine.evaluate(states, np.tile(PARAMETERS, (27, 1)), read)
     np.testing.assert_allclose(lengths, theirs[:, :2], atol=1e-12)
     np.testing.assert_allclose(arms, -theirs[:, 2:], atol=1e-12)
-    slopes = (model.lengths(angles + 1e-6, CONSTANTS)[0] - model.lengths(angles - 1e-6, CONSTANTS)[0]) / 2e-6
+    slopes = (model.lengths(angles + 1e-6, PARAMETERS)[0] - model.lengths(angles - 1e-6, PARAMETERS)[0]) / 2e-6
     np.testing.assert_allclose(arms, -slopes, atol=1e-7)
     touching = [len(muscle_path(m, (np.ones(3), np.ones(3)), r, a)) > 2 for m, r in _muscles(model) for a in angles]
     assert 5 < sum(touching) < 2 * 27  # both touch somewhere, and are free somewhere
@@ -113,39 +117,39 @@ def test_lengths_and_moment_arms_are_those_of_the_twins_tendons():
 
 def _muscles(model: ElbowModel) -> list:
     structure = model.structure(1.0)
-    return [(structure.biceps, CONSTANTS[3]), (structure.triceps, CONSTANTS[7])]
+    return [(structure.biceps, PARAMETERS[3]), (structure.triceps, PARAMETERS[7])]
 
 
 def test_the_drawn_path_is_as_long_as_the_muscle():
     model = ElbowModel()
     for angle in (0.0, 0.2, 1.0, 2.4):
-        places, lengths = model.places(angle), model.lengths(np.array([angle]), CONSTANTS)[0][0]
+        places, lengths = model.places(angle), model.lengths(np.array([angle]), PARAMETERS)[0][0]
         for (wrapped, radius), name, length in zip(_muscles(model), ("biceps", "triceps"), lengths, strict=True):
             path = muscle_path(wrapped, (places[f"{name}_origin"], places[f"{name}_insertion"]), radius, angle)
             assert abs(np.linalg.norm(np.diff(path, axis=0), axis=1).sum() - length) < 1e-3 * length
 
 
-def test_the_twin_is_ours_but_for_the_muscles_curves():
+def test_the_mujoco_model_is_ours_but_for_the_muscles_curves():
     """With MuJoCo's own muscle forces on our moment arms, our equation of motion gives its accelerations."""
-    model, twin, rng = ElbowModel(), ElbowTwin(), np.random.default_rng(3)
+    model, mujoco_model, rng = ElbowModel(), MujocoElbow(), np.random.default_rng(3)
     states = np.column_stack([rng.uniform(0.1, 2.5, 20), rng.normal(size=20), rng.uniform(0, 1, (20, 2))])
 
     def read(world: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
         return np.array([data.qacc[0], *data.actuator_force])
 
-    acceleration, *forces = twin.engine.evaluate(states, np.tile(CONSTANTS, (20, 1)), read).T
-    structure, arms = model.structure(0.01), model.lengths(states[:, 0], CONSTANTS)[1]
-    without = CONSTANTS.copy()
+    acceleration, *forces = mujoco_model.engine.evaluate(states, np.tile(PARAMETERS, (20, 1)), read).T
+    structure, arms = model.structure(0.01), model.lengths(states[:, 0], PARAMETERS)[1]
+    without = PARAMETERS.copy()
     without[[0, 4]] = 0.0
     passive = np.array([net_torque(structure, without, q, w, 0.0, 0.0) for q, w in states[:, :2]])
     torque = passive - (arms * np.array(forces).T).sum(axis=1)  # MuJoCo's forces push where they are positive
-    np.testing.assert_allclose(torque / inertia(structure, CONSTANTS), acceleration, rtol=1e-6, atol=0.05)
+    np.testing.assert_allclose(torque / inertia(structure, PARAMETERS), acceleration, rtol=1e-6, atol=0.05)
 
 
-def test_activations_of_the_twin_are_ours():
-    ours, twin, controls = ElbowSimulator(), ElbowTwin(), excitations(2, 12, 20)
+def test_activations_of_the_mujoco_model_are_ours():
+    ours, mujoco_model, controls = ElbowSimulator(), MujocoElbow(), excitations(2, 12, 20)
     a, _ = ours.rollout(ours.initial_state(12), controls, substeps=4)
-    b, status = twin.rollout(ours.initial_state(12), controls, substeps=20)
+    b, status = mujoco_model.rollout(ours.initial_state(12), controls, substeps=20)
     assert (status == 0).all() and np.abs(a - b)[:, :, 2:].max() < 0.03
 
 
@@ -167,7 +171,7 @@ def test_bad_options_are_named():
     with pytest.raises(OptionError, match="dt"):
         ElbowSimulator(dt=0.0)
     with pytest.raises(OptionError, match="dt"):
-        ElbowTwin(dt=-1.0)
+        MujocoElbow(dt=-1.0)
     with pytest.raises(OptionError, match="tolerance"):
         gym.make("softgym_envs:ArmReach-v0", tolerance=0.0)
 
@@ -206,7 +210,7 @@ def test_a_load_that_is_named_is_not_drawn():
         place, loads = env.simulator.default_parameters.names().index("payload"), set()
         for seed in range(3):
             env.reset(seed=seed)
-            loads.add(float(env.episodes.constants[0, place]))
+            loads.add(float(env.episodes.parameter_values[0, place]))
         assert (len(loads) == 3 and max(loads) <= 1.0) if drawn else loads == {2.0}
 
 
@@ -254,39 +258,39 @@ def test_the_next_angle_comes_when_the_first_has_been_held():
 # --- identification -------------------------------------------------------------------------------------------------------
 
 
-def found_in(truth: Any, steps: int) -> tuple[Any, Any]:
-    """What the recipe finds in one recording, and a second recording."""
-    data = RECIPE.record(truth, np.random.default_rng(0), steps=steps, tests=1)
-    return run_recipe(RECIPE, ElbowSimulator(), data), data.test[0]
+def found_in(ground_truth: Any, steps: int) -> tuple[Any, Any]:
+    """What the procedure finds in one recording, and a second recording."""
+    data = PROCEDURE.record(ground_truth, np.random.default_rng(0), steps=steps, tests=1)
+    return run_procedure(PROCEDURE, ElbowSimulator(), data), data.test[0]
 
 
 def test_constants_are_found_in_recordings_of_ones_own():
     fits, _ = found_in(ElbowSimulator(), 1000)
-    names = RECIPE.stages[0].free_of(ElbowSimulator())
+    names = PROCEDURE.stages[0].free_of(ElbowSimulator())
     np.testing.assert_allclose(
         [getattr(fits.parameters, n) for n in names], [getattr(ElbowParameters(), n) for n in names], rtol=1e-6
     )
     assert fits.stages[-1].fit.diagnostics[0].value == 11
 
 
-def test_identification_on_the_twin_predicts_what_it_has_not_seen():
-    """From 3 s. MuJoCo's curves are other ones; constants make up for a part: predictions of 0.5 s are better than before."""
-    fits, test = found_in(ElbowTwin(dt=ElbowSimulator().dt), 600)
+def test_identification_on_the_mujoco_model_predicts_what_it_has_not_seen():
+    """From 3 s. MuJoCo's curves are other ones; parameters make up for a part: predictions of 0.5 s are better than before."""
+    fits, test = found_in(MujocoElbow(dt=ElbowSimulator().dt), 600)
     simulator, starts = ElbowSimulator(), np.arange(0, len(test.controls) - 50, 20)
     controls = np.stack([test.controls[i : i + 50] for i in starts])
     errors = []
-    for parameters in (ElbowParameters().replace(**RECIPE.guess_of(simulator)), fits.parameters):
+    for parameters in (ElbowParameters().replace(**PROCEDURE.initial_guess_of(simulator)), fits.parameters):
         states, _ = simulator.rollout(test.values[starts], controls, parameters, substeps=test.substeps)
         errors.append(float(np.sqrt(((states[:, -1, 0] - test.values[starts + 50, 0]) ** 2).mean())))
     assert errors[1] < 0.7 * errors[0], errors
 
 
-def test_hard_twins_are_other_arms():
+def test_mismatched_models_are_other_arms():
     controls = np.tile([0.2, 0.05], (1, 30, 1))
     ends = []
     for level in range(4):
-        twin = ElbowTwin(level=level, seed=3)
-        states, status = twin.rollout(twin.initial_state(), controls, substeps=20)
+        mujoco_model = MujocoElbow(level=level, seed=3)
+        states, status = mujoco_model.rollout(mujoco_model.initial_state(), controls, substeps=20)
         assert status[0] == 0
         ends.append(float(states[0, -1, 0]))
     assert len({round(end, 4) for end in ends}) == 4

@@ -14,19 +14,19 @@ import pytest
 
 import sysid
 from reproductions.penner2020.dmocc import DirectorElbow
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.elbow import inertia, muscle_force, muscle_torque, net_torque
-from softgym_envs.arm.model import FILE, ElbowModel, pneumatic_elbow, read_elbow
-from softgym_envs.arm.mujoco import ElbowTwin
-from softgym_envs.arm.parameters import ElbowParameters, PneumaticElbowParameters
-from softgym_envs.arm.recipe import RECIPE
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.muscles.arm_file import load_arm
-from softgym_envs.rooms import room
-from softgym_envs.upper_body.model import read_body
-from sysid import run_recipe
+from softgym_envs.systems import system
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.elbow import inertia, muscle_force, muscle_torque, net_torque
+from softgym_envs.systems.arm.model import FILE, ElbowModel, pneumatic_elbow, read_elbow
+from softgym_envs.systems.arm.mujoco import MujocoElbow
+from softgym_envs.systems.arm.parameters import ElbowParameters, PneumaticElbowParameters
+from softgym_envs.systems.arm.procedure import PROCEDURE
+from softgym_envs.systems.upper_body.model import read_body
+from sysid import run_procedure
 
 MINE = Path(__file__).parent / "data/models/arm.toml"
 
@@ -37,7 +37,7 @@ def test_an_elbow_drawn_otherwise_is_the_same_elbow():
         np.testing.assert_allclose(theirs, known, rtol=1e-12, atol=1e-14)
     assert mine.parameters == ours.parameters == ElbowParameters()
     controls = np.random.default_rng(0).uniform(0.0, 0.3, (3, 30, 2))
-    for kind in (ElbowSimulator, ElbowTwin):
+    for kind in (ElbowSimulator, MujocoElbow):
         a, b = (
             kind(model=model).rollout(np.tile(ours.rest_state(), (3, 1)), controls, substeps=4)[0] for model in (mine, ours)
         )
@@ -48,9 +48,9 @@ def test_an_elbow_drawn_otherwise_is_the_same_elbow():
             np.testing.assert_allclose(place, ours.places(0.9)[name] + beside, atol=1e-12)
 
 
-def test_the_rooms_own_file_is_read_as_any_other():
+def test_the_systems_own_file_is_read_as_any_other():
     model = read_elbow(FILE)
-    assert replace(model, constants=()) == ElbowModel() and model.parameters == ElbowParameters()
+    assert replace(model, parameter_values=()) == ElbowModel() and model.parameters == ElbowParameters()
 
 
 def test_an_arm_that_does_not_hang_weighs_as_the_tree_says(tmp_path: Path):
@@ -76,11 +76,13 @@ def test_ones_own_elbow_is_an_environment_and_is_identified(tmp_path: Path):
     assert env.unwrapped.episodes.nominal.biceps_force == 1300.0
     observation, _ = env.reset(seed=1)
     assert observation.shape == (5,) and np.isfinite(env.step(env.action_space.sample())[0]).all()
-    simulator = room("arm").simulator(str(file))
-    assert RECIPE.guess_of(simulator) == {} and RECIPE.guess_of(ElbowSimulator())["biceps_force"] == 800.0
-    truth = ElbowSimulator(model=replace(simulator.model, constants=(("damping", 0.3), ("triceps_force", 1800.0))))
-    data = RECIPE.record(truth, np.random.default_rng(0), steps=600, tests=1)
-    fits = run_recipe(RECIPE, simulator, data)
+    simulator = system("arm").simulator(str(file))
+    assert PROCEDURE.initial_guess_of(simulator) == {} and PROCEDURE.initial_guess_of(ElbowSimulator())["biceps_force"] == 800.0
+    ground_truth = ElbowSimulator(
+        model=replace(simulator.model, parameter_values=(("damping", 0.3), ("triceps_force", 1800.0)))
+    )
+    data = PROCEDURE.record(ground_truth, np.random.default_rng(0), steps=600, tests=1)
+    fits = run_procedure(PROCEDURE, simulator, data)
     assert fits.parameters.damping == pytest.approx(0.3, rel=1e-5)
     assert fits.parameters.triceps_force == pytest.approx(1800.0, rel=1e-5)
 
@@ -99,9 +101,9 @@ BAD = {
     "axis = [0.0, 0.0, 1.0]": ("axis = [0.0, -1.0, 0.0]", "hinge 'bend' turns about"),
     "xyz = [0.0, 0.0, -0.3]": ("xyz = [0.0, 0.0, -0.29]\nrpy = [0.0", "expected the elbow in the world's origin"),
     "lower = -9.0": ("lower = 0.0", "expected limits"),
-    'damping = "drag"': ("damping = 0.05", "uses constants .*drag"),
-    'damping = 0.05\nfriction = "damping"': ("damping = 0.05", "uses constants damping as friction"),
-    'scale = "muscle"': ('scale = "payload"', "uses constants .*muscle"),
+    'damping = "drag"': ("damping = 0.05", "uses parameters .*drag"),
+    'damping = 0.05\nfriction = "damping"': ("damping = 0.05", "uses parameters damping as friction"),
+    'scale = "muscle"': ('scale = "payload"', "uses parameters .*muscle"),
     'name = "wrist2"': ('name = "hand"', "hand"),
     'kind = "sphere"': ('kind = "cylinder"\nbody = "ulna"', "must wrap around a cylinder about the elbow's axis"),
     "size = [0.05]": ("size = [0.022]", "'biceps' goes through surface 'pulley': its insertion is"),
@@ -128,7 +130,7 @@ def test_bad_files_are_named(tmp_path: Path, bad: str):
         read_elbow(tmp_path / "bad.toml")
 
 
-def test_an_elbow_needs_muscles_and_room_for_the_task(tmp_path: Path):
+def test_an_elbow_needs_muscles_and_system_for_the_task(tmp_path: Path):
     bare = tmp_path / "bare.toml"
     bare.write_text(MINE.read_text().split("[[surface]]")[0])
     with pytest.raises(SoftgymError, match="has no muscles"):
@@ -145,7 +147,7 @@ def test_a_body_has_muscles_and_constants_of_its_file(tmp_path: Path):
     text += "rpy = [1.5707963267948966, 0.0, 0.0]}]\n"
     text += 'muscle = [{name = "flexor", origin_body = "upper", origin = [0.03, 0.0, -0.05], insertion_body = "lower", '
     text += 'insertion = [0.01, 0.0, -0.05], surfaces = ["pulley"], sides = [[0.1, 0.0, 0.0]], force = 900.0, optimal = 0.12, '
-    text += "slack = 0.16}]\nconstants = {payload = 0.0, shoulder_stiffness = 20.0}\n"
+    text += "slack = 0.16}]\nparameters = {payload = 0.0, shoulder_stiffness = 20.0}\n"
     file = tmp_path / "body.toml"
     file.write_text(text + (MINE.parent / "upper_body.toml").read_text())
     model = read_body(file)
@@ -158,26 +160,26 @@ def test_a_body_has_muscles_and_constants_of_its_file(tmp_path: Path):
 # --- pneumatic muscles ----------------------------------------------------------------------------------------------------
 
 AIR = pneumatic_elbow()
-CONSTANTS = AIR.parameters.to_matrix(1)[0]
+PARAMETERS = AIR.parameters.to_matrix(1)[0]
 
 
 def test_the_force_is_that_of_chou_and_hannaford():
     r"""F = pi r^2 p (a (1 - e)^2 - b), a = 3 / tan^2, b = 1 / sin^2 of the angle of the threads at radius r; never a push."""
     rest, radius, angle, supply = 0.24, 0.008, np.radians(20.0), 5e5
-    constants = np.array([rest * np.tan(angle) / (2 * np.pi * radius), rest / np.cos(angle), 0.057, 0.02])
+    parameter_values = np.array([rest * np.tan(angle) / (2 * np.pi * radius), rest / np.cos(angle), 0.057, 0.02])
     muscle = AIR.structure(1.0).biceps
     assert muscle.supply == supply
     for shortened in (0.0, 0.1, 0.3):
         for share in (0.0, 0.4, 1.0):
-            found = muscle_force(muscle, constants, 0, 0.057 + rest * (1 - shortened), 0.0, 0.0, share)
+            found = muscle_force(muscle, parameter_values, 0, 0.057 + rest * (1 - shortened), 0.0, 0.0, share)
             expected = (
                 np.pi * radius**2 * supply * share * (3 / np.tan(angle) ** 2 * (1 - shortened) ** 2 - 1 / np.sin(angle) ** 2)
             )
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    assert muscle_force(muscle, constants, 0, 0.057 + 0.5 * rest, 0.0, 0.0, 1.0) == 0.0
-    torque = muscle_torque(muscle, CONSTANTS, 0, 1.0, 0.0, 0.5)
-    (length,), (arm,) = (part[:, 0] for part in AIR.lengths(np.array([1.0]), CONSTANTS))
-    assert torque == pytest.approx(arm * muscle_force(muscle, CONSTANTS, 0, length, 0.0, 0.0, 0.5))
+    assert muscle_force(muscle, parameter_values, 0, 0.057 + 0.5 * rest, 0.0, 0.0, 1.0) == 0.0
+    torque = muscle_torque(muscle, PARAMETERS, 0, 1.0, 0.0, 0.5)
+    (length,), (arm,) = (part[:, 0] for part in AIR.lengths(np.array([1.0]), PARAMETERS))
+    assert torque == pytest.approx(arm * muscle_force(muscle, PARAMETERS, 0, length, 0.0, 0.0, 0.5))
 
 
 def random_states(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -212,52 +214,52 @@ def test_pressure_fills_with_a_lag_and_derivatives_are_exact():
     for a, b in zip(exact, differences, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-7 * np.abs(b).max())
     one, _ = simulator.step(states, controls)
-    constants = np.tile(CONSTANTS, (6, 1))
-    assert simulator.symbolic_step().residual(states, controls, constants, one, np.zeros((6, 0))).max() < 1e-11
+    parameter_values = np.tile(PARAMETERS, (6, 1))
+    assert simulator.symbolic_step().residual(states, controls, parameter_values, one, np.zeros((6, 0))).max() < 1e-11
 
 
 def test_director_coordinates_with_air_become_the_engine():
     start, control, horizon = np.array([1.2, -1.0, 0.3, 0.1]), np.array([0.25, 0.15]), 0.08
-    truth = ElbowSimulator(model=AIR, dt=1e-3).rollout(start[None], control[None, None], substeps=80)[0][0, -1]
+    ground_truth = ElbowSimulator(model=AIR, dt=1e-3).rollout(start[None], control[None, None], substeps=80)[0][0, -1]
     errors = []
     for dt in (0.02, 0.01):
         elbow = DirectorElbow(dt, model=AIR, parameters=AIR.parameters)
         x, u, y = ca.SX.sym("x", 4), ca.SX.sym("u", 2), ca.SX.sym("y", 4)
-        residual = elbow.form.step(x, u, CONSTANTS, y, ca.SX.zeros(0))[0]
+        residual = elbow.form.step(x, u, PARAMETERS, y, ca.SX.zeros(0))[0]
         step = ca.rootfinder("step", "newton", {"x": y, "p": ca.vertcat(x, u), "g": residual})
         state = elbow.states(start[None])[0]
         for _ in range(round(horizon / dt)):
             state = np.array(step(state, np.concatenate([state, control]))).ravel()
-        errors.append(np.abs(state / [1.0, elbow.inertia, 1.0, 1.0] - truth).max())
+        errors.append(np.abs(state / [1.0, elbow.inertia, 1.0, 1.0] - ground_truth).max())
     assert errors[1] < errors[0] / 3.0 and errors[1] < 2e-2, errors
 
 
-def test_the_twin_has_the_same_law():
+def test_the_mujoco_model_has_the_same_law():
     """MuJoCo's accelerations to rounding; its motion as its steps, of first order, become short."""
     states, _ = random_states(20)
 
     def read(world: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
         return np.array([data.qacc[0]])
 
-    theirs = ElbowTwin(model=AIR).engine.evaluate(states, np.tile(CONSTANTS, (20, 1)), read)[:, 0]
+    theirs = MujocoElbow(model=AIR).engine.evaluate(states, np.tile(PARAMETERS, (20, 1)), read)[:, 0]
     structure = AIR.structure(1.0)
-    ours = np.array([net_torque(structure, CONSTANTS, *state) for state in states]) / inertia(structure, CONSTANTS)
+    ours = np.array([net_torque(structure, PARAMETERS, *state) for state in states]) / inertia(structure, PARAMETERS)
     np.testing.assert_allclose(ours, theirs, atol=1e-2)  # stops begin softly in ours
     controls = np.tile([[0.3, 0.1]], (1, 20, 1))
     a, _ = ElbowSimulator(model=AIR, dt=1e-3).rollout(AIR.rest_state()[None], controls, substeps=20)
     errors = []
     for dt in (2e-3, 1e-3, 5e-4):
-        b, _ = ElbowTwin(model=AIR, dt=dt).rollout(AIR.rest_state()[None], controls, substeps=round(0.02 / dt))
+        b, _ = MujocoElbow(model=AIR, dt=dt).rollout(AIR.rest_state()[None], controls, substeps=round(0.02 / dt))
         np.testing.assert_allclose(a[:, :, 2:], b[:, :, 2:], atol=1e-12)
         errors.append(np.abs(a - b)[:, :, :2].max())
     assert errors[2] < 0.6 * errors[1] < 0.36 * errors[0], errors
 
 
 def test_pneumatic_constants_are_found_in_recordings():
-    truth, first = ElbowSimulator(model=AIR), {"biceps_thread": 0.262, "triceps_turns": 1.1, "damping": 0.2, "lag": 0.09}
-    data = RECIPE.record(truth, np.random.default_rng(0), steps=600, tests=1)
-    fits = run_recipe(RECIPE, truth, data, start=AIR.parameters.replace(**first))
-    names = RECIPE.stages[0].free_of(truth)
+    ground_truth, first = ElbowSimulator(model=AIR), {"biceps_thread": 0.262, "triceps_turns": 1.1, "damping": 0.2, "lag": 0.09}
+    data = PROCEDURE.record(ground_truth, np.random.default_rng(0), steps=600, tests=1)
+    fits = run_procedure(PROCEDURE, ground_truth, data, start=AIR.parameters.replace(**first))
+    names = PROCEDURE.stages[0].free_of(ground_truth)
     assert set(names) == set(PneumaticElbowParameters.names()) - {"payload", "friction"}
     np.testing.assert_allclose(
         [getattr(fits.parameters, n) for n in names], [getattr(AIR.parameters, n) for n in names], rtol=1e-5

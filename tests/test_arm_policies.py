@@ -32,5 +32,6 @@ def test_the_policies_reach_goals(env_id, least, keywords):
 
 @pytest.mark.parametrize("backend", ["native", "mujoco"])
 def test_the_policy_of_muscles_reaches_most_goals(backend):
-    """It succeeds in 98 % in our engine and in 92 % of 164 episodes from four seeds on the twin, without noise and delay."""
+    """It succeeds in 98 % in our engine and in 92 % of 164 episodes from four seeds on the MuJoCo model, without noise and
+    delay."""
     assert reached("UpperBodyReach-v0+muscles", backend=backend) >= ROWS - 7

@@ -48,12 +48,12 @@ def test_the_pneumatic_study_finds_a_mechanism(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_committed_fit_predicts():
-    """What results/pneumatic_arm_identify states is what its constants give: of a file in the same form, finite angles."""
+    """What results/pneumatic_arm_identify states is what its parameters give: of a file in the same form, finite angles."""
     study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
     with np.load("results/pneumatic_arm_identify/fit.npz", allow_pickle=False) as file:
-        constants = file["mechanism"]
+        parameter_values = file["mechanism"]
     past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (1, 12, 1)), np.full((1, 12, 8), 0.5)], axis=2)
-    angles = study.predicted(constants, past, np.full((1, 100, 8), 0.5), study.H)
+    angles = study.predicted(parameter_values, past, np.full((1, 100, 8), 0.5), study.H)
     assert np.isfinite(angles).all() and np.abs(angles).max() < 2.5
     for name in ("errors", "errors_all"):
         stated = json.loads(Path("results/pneumatic_arm_identify/numbers.json").read_text())[name]["errors_deg"]
@@ -69,12 +69,12 @@ def test_the_committed_fit_never_runs_away():
     mechanism = load_script("experiments/pneumatic_arm_identify/mechanism.py")
     study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
     with np.load("results/pneumatic_arm_identify/fit.npz", allow_pickle=False) as file:
-        constants = file["mechanism"]
-    assert (constants[:, mechanism.UPPER] > np.array([0.88, -0.04, 1.51, 1.98]) - 0.35).all()
-    assert (constants[:, mechanism.LOWER] < np.array([-1.01, -1.62, -1.71, -1.95]) + 0.35).all()
+        parameter_values = file["mechanism"]
+    assert (parameter_values[:, mechanism.UPPER] > np.array([0.88, -0.04, 1.51, 1.98]) - 0.35).all()
+    assert (parameter_values[:, mechanism.LOWER] < np.array([-1.01, -1.62, -1.71, -1.95]) + 0.35).all()
     valves = np.repeat(np.array(list(product([0.0, 1.0], repeat=8)))[:, None], 300, axis=1)
     past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (len(valves), 12, 1)), valves[:, :12]], axis=2)
-    angles = study.predicted(constants, past, valves, study.H)
+    angles = study.predicted(parameter_values, past, valves, study.H)
     assert (angles > np.array([-1.0, -1.6, -1.7, -1.9]) - 0.4).all() and (angles < np.array([0.9, 0.0, 1.5, 2.0]) + 0.4).all()
 
 

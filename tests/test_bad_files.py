@@ -15,9 +15,9 @@ from helpers import ROOT, load_script, run_script
 
 from softgym_envs.core.errors import DataError, FileFormatError, ParameterError, SoftgymError, StorageError, StructureError
 from softgym_envs.core.files import read_json, read_toml, write_atomically
-from softgym_envs.core.recordings import read_csv, read_points_csv, read_recordings
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room, rooms
+from softgym_envs.data.recordings import read_csv, read_points_csv, read_recordings
+from softgym_envs.systems import system, systems
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_what_is_no_file_is_not_read(frugal, read, path):
 
 
 def structure(**changes):
-    """A file of the tensegrity room, as text with replacements."""
+    """A file of the tensegrity system, as text with replacements."""
     text = """
 [nodes]
 a = [0.0, 0.0, 0.0]
@@ -197,7 +197,7 @@ nodes = ["b", "d"]
 def test_typos_in_a_structure_are_named(tmp_path, old, new, error, message):
     path = written(tmp_path, structure(change=(old, new)), "robot.toml")
     with pytest.raises(error, match=message):
-        room("tensegrity").model(path)
+        system("tensegrity").model(path)
 
 
 def places(document, path=()):
@@ -208,7 +208,7 @@ def places(document, path=()):
             yield from places(value, (*path, key))
 
 
-@pytest.mark.parametrize("owner", [room.name for room in rooms().values() if room.read_model])
+@pytest.mark.parametrize("owner", [system.name for system in systems().values() if system.read_model])
 def test_every_typo_and_no_number_in_a_model_file_is_refused(tmp_path, owner):
     """An "s" behind any name, True and NaN in the place of any number."""
     seed, file, tried = read_toml(MODELS / f"{owner}.toml"), tmp_path / "model.toml", 0
@@ -224,25 +224,25 @@ def test_every_typo_and_no_number_in_a_model_file_is_refused(tmp_path, owner):
             file.write_bytes(toml(document))
             tried += 1
             with pytest.raises(SoftgymError):
-                room(owner).model(file)
+                system(owner).model(file)
                 pytest.fail(f"{place} taken with {wrong}")
     assert tried > 3
 
 
-@pytest.mark.parametrize("owner", rooms())
+@pytest.mark.parametrize("owner", systems())
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[simulater]\ncontact = 1\n[constants]\n", "unknown entry 'simulater'"),
-        ("[constants]\n{name} = true\n", "{name} is True, expected a number"),
-        ("[constants]\n{name} = {{ value = 1.0, units = 'm' }}\n", "{name}: unknown entry 'units'"),
-        ("[constants]\n{name} = nan\n", "{name} is nan, expected a number"),
-        ("[constants]\n{name} = 1" + "0" * 400 + "\n", "{name} is 1000"),
-        ("[constants]\n[constants.{name}]\nvalue = '1'\n", "{name} is '1'"),
+        ("[simulater]\ncontact = 1\n[parameters]\n", "unknown entry 'simulater'"),
+        ("[parameters]\n{name} = true\n", "{name} is True, expected a number"),
+        ("[parameters]\n{name} = {{ value = 1.0, units = 'm' }}\n", "{name}: unknown entry 'units'"),
+        ("[parameters]\n{name} = nan\n", "{name} is nan, expected a number"),
+        ("[parameters]\n{name} = 1" + "0" * 400 + "\n", "{name} is 1000"),
+        ("[parameters]\n[parameters.{name}]\nvalue = '1'\n", "{name} is '1'"),
     ],
 )
 def test_typos_in_a_file_of_constants_are_named(tmp_path, owner, text, message):
-    kind = type(rooms()[owner].simulator().default_parameters)
+    kind = type(systems()[owner].simulator().default_parameters)
     path = written(tmp_path, text.format(name=kind.names()[0]), "fit.toml")
     with pytest.raises(FileFormatError, match=message.format(name=kind.names()[0])):
         kind.load(path)
@@ -291,7 +291,7 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("verb", "words", "said"),
+    ("subcommand", "words", "said"),
     [
         ("record", ("block", "--count", 0), "--count is 0, expected a whole number >= 1"),
         ("record", ("block", "--budget", -5), "--budget is -5"),
@@ -300,16 +300,16 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
         ("train", ("VineGrow-v0", "--seed", -1), "seed is -1"),
         ("train", ("VineGrow-v0", "--seed", 2**32), "seed is 4294967296"),
         ("evaluate", (ROOT / "agents/policies/VineGrow-v0.npz", "VineGrow-v0", "--seed", -1), "seed is -1"),
-        ("speed", ("--room", "block", "--rounds", 0), "--rounds is 0"),
+        ("speed", ("--system", "block", "--rounds", 0), "--rounds is 0"),
         ("transfer", (ROOT / "experiments/vine_grow_mpc.toml", "--seeds", 0), "seeds"),
     ],
 )
-def test_numbers_that_no_run_can_use_are_refused(tmp_path, capsys, monkeypatch, verb, words, said):
+def test_numbers_that_no_run_can_use_are_refused(tmp_path, capsys, monkeypatch, subcommand, words, said):
     """Tracebacks, recordings of nothing, and a study of its own number of seeds where 0 were asked for."""
-    if verb in ("train", "evaluate"):
+    if subcommand in ("train", "evaluate"):
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
-    assert run_script(load_script(f"scripts/{verb}.py"), *words) == 2
+    assert run_script(load_script(f"scripts/{subcommand}.py"), *words) == 2
     assert said in capsys.readouterr().err and not list(tmp_path.rglob("*.h5"))
 
 

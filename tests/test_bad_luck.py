@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 from helpers import HUNG
 
-from agents.study.definition import Study
-from agents.study.document import read_study
-from agents.study.fits import FitRecord
-from agents.study.jobs import read_record, register
-from agents.study.planned import read_replay
+from agents.transfer.definition import Study
+from agents.transfer.document import read_study
+from agents.transfer.fits import FitRecord
+from agents.transfer.jobs import read_record, register
+from agents.transfer.planned import read_replay
 from softgym_envs.core.errors import FileFormatError, SoftgymError
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
-from softgym_envs.rooms import rooms
+from softgym_envs.systems import systems
 
 # --- Studies that are interrupted -------------------------------------------------------------------------------------
 
 STUDY = """
 import os, sys, time
 from pathlib import Path
-from agents.study.definition import Job
-from agents.study.jobs import run_jobs
+from agents.transfer.definition import Job
+from agents.transfer.jobs import run_jobs
 
 OUT = Path(sys.argv[1])
 
@@ -105,7 +105,7 @@ def test_a_worker_that_is_killed_is_a_failed_run(tmp_path):
 GOOD = {
     "cost": 1.0,
     "failed": 0,
-    "truth_steps": {"train": 3},
+    "ground_truth_steps": {"train": 3},
     "measures": {"m": [1.0, 2.0]},
     "model_cost": None,
     "seconds": 1.0,
@@ -114,8 +114,8 @@ GOOD = {
 
 @pytest.mark.parametrize(
     "change",
-    [{"cost": None}, {"cost": "1"}, {"cost": 1e999}, {"truth_steps": 3}, {"truth_steps": {"train": "x"}},
-     {"truth_steps": {"train": [1, 2]}}, {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}}, {"model_cost": []}],
+    [{"cost": None}, {"cost": "1"}, {"cost": 1e999}, {"ground_truth_steps": 3}, {"ground_truth_steps": {"train": "x"}},
+     {"ground_truth_steps": {"train": [1, 2]}}, {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}}, {"model_cost": []}],
     ids=str,
 )  # fmt: skip
 def test_a_record_that_lacks_a_number_is_refused(tmp_path, change):
@@ -138,13 +138,13 @@ def test_a_damaged_study_is_refused(tmp_path, content):
 
 
 def test_a_damaged_fit_is_refused():
-    default = next(iter(rooms().values())).simulator().default_parameters
+    default = next(iter(systems().values())).simulator().default_parameters
     vector = default.to_vector()
     good = FitRecord(
         default, type(default).from_vector(np.stack([vector] * 2)), "", False, {"train": 1}, {"nominal": [[0.1, 1.0]]}
     )
     assert FitRecord.from_json(good.to_json(), type(default)).errors == good.errors
-    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"truth_steps": 3}, {"errors": {"a": [1]}},
+    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"ground_truth_steps": 3}, {"errors": {"a": [1]}},
                    {"errors": {"a": [[1, "nan"]]}}):  # fmt: skip
         with pytest.raises(SoftgymError):
             FitRecord.from_json({**good.to_json(), **change}, type(default))
@@ -154,7 +154,7 @@ def test_a_damaged_fit_is_refused():
 def test_a_stage_of_a_study_that_is_no_table_is_named(tmp_path, stage):
     path = tmp_path / "study.toml"
     head = 'name = "s"\nkind = "plan"\nconditions = ["zero"]\nbudgets = [1]\n'
-    path.write_text(f'{head}[case]\nroom = "block"\ntask = "t"\n[case.stages]\nbody = {stage}\n')
+    path.write_text(f'{head}[case]\nsystem = "block"\ntask = "t"\n[case.stages]\nbody = {stage}\n')
     with pytest.raises(SoftgymError, match=r"stages\.body is"):
         read_study(path)
 
@@ -173,7 +173,7 @@ def test_a_damaged_replay_is_refused(tmp_path, states):
 
 
 def test_a_recording_that_says_nonsense_of_its_robot_says_nothing():
-    for spec in ({"room": "r", "dt": 1.0, "structure": {"a": 3}}, {"room": "r", "dt": 1.0, "structure": [1]}):
+    for spec in ({"system": "r", "dt": 1.0, "structure": {"a": 3}}, {"system": "r", "dt": 1.0, "structure": [1]}):
         assert SimulatorSpec.recorded({ROBOT: json.dumps(spec)}) is None
 
 

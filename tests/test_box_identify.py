@@ -1,4 +1,4 @@
-"""What cameras saw of throws becomes the constants of contact; through the room's recipe, as `identify box` runs it."""
+"""What cameras saw of throws becomes the parameters of contact; through the system's procedure, as `identify box` runs it."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ import numpy as np
 import pytest
 from helpers import load_script, run_script
 
-from softgym_envs.box.dynamics import BoxSimulator
-from softgym_envs.box.experiments import NOISE, TURN_NOISE, posed, thrown
-from softgym_envs.box.flight import FLIGHT_ROWS, STRIKE_HEIGHT, begun, first_state, flying
-from softgym_envs.box.model import BoxModel, cube, square
-from softgym_envs.box.parameters import BoxParameters
-from softgym_envs.box.recipe import RECIPE
-from softgym_envs.box.scene_file import load_box
 from softgym_envs.core import lie
 from softgym_envs.core.errors import DataError, FileFormatError, StructureError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.systems.box.dynamics import BoxSimulator
+from softgym_envs.systems.box.experiments import NOISE, TURN_NOISE, posed, thrown
+from softgym_envs.systems.box.flight import FLIGHT_ROWS, STRIKE_HEIGHT, begun, first_state, flying
+from softgym_envs.systems.box.model import BoxModel, cube, square
+from softgym_envs.systems.box.parameters import BoxParameters
+from softgym_envs.systems.box.procedure import PROCEDURE
+from softgym_envs.systems.box.scene_file import load_box
 from sysid import FitProblem
-from sysid.judgement.residuals import estimated_noise
+from sysid.diagnostics.residuals import estimated_noise
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import channel_scale
-from sysid.recipe.stage import fit_stage
-from sysid.recipe.stage_problem import stage_problem
+from sysid.procedure.stage import fit_stage
+from sysid.procedure.stage_problem import stage_problem
 
-TRUTH = BoxParameters(friction=0.3, restitution=0.35, inertia=1.1, table=0.01, rounding=0.003)
+GROUND_TRUTH = BoxParameters(friction=0.3, restitution=0.35, inertia=1.1, table=0.01, rounding=0.003)
 
 
-def throws(model: Any, count: int, seed: int = 0, truth: BoxParameters = TRUTH) -> TrajectorySet:
+def throws(model: Any, count: int, seed: int = 0, ground_truth: BoxParameters = GROUND_TRUTH) -> TrajectorySet:
     simulator, rng = BoxSimulator(model), np.random.default_rng(seed)
-    return TrajectorySet(tuple(RECIPE.record_one("tossed", simulator, rng, parameters=truth) for _ in range(count)))
+    return TrajectorySet(tuple(PROCEDURE.record_one("tossed", simulator, rng, parameters=ground_truth) for _ in range(count)))
 
 
 HOLDING = BoxParameters(friction=0.65, restitution=0.17, inertia=0.76, gravity=10.03, table=-0.011, rounding=0.0019)
 """Corners mostly stick."""
 
 
-@pytest.mark.parametrize(("model", "truth"), [(cube(), TRUTH), (square(), TRUTH), (cube(), HOLDING)])
-def test_throws_tell_the_constants_of_contact(model: Any, truth: BoxParameters) -> None:
+@pytest.mark.parametrize(("model", "ground_truth"), [(cube(), GROUND_TRUTH), (square(), GROUND_TRUTH), (cube(), HOLDING)])
+def test_throws_tell_the_constants_of_contact(model: Any, ground_truth: BoxParameters) -> None:
     """By chance one of five is off by more than 2.5 half widths of its 95 % interval once in 10^5 fits."""
-    simulator, data, start = BoxSimulator(model), throws(model, 6, truth=truth), BoxParameters()
-    for stage in RECIPE.stages:
-        problem = stage_problem(RECIPE, stage, simulator, data, start=start)
-        result = fit_stage(RECIPE, stage, problem, folder=None, resume=False, progress=None)
+    simulator, data, start = BoxSimulator(model), throws(model, 6, ground_truth=ground_truth), BoxParameters()
+    for stage in PROCEDURE.stages:
+        problem = stage_problem(PROCEDURE, stage, simulator, data, start=start)
+        result = fit_stage(PROCEDURE, stage, problem, folder=None, resume=False, progress=None)
         start = result.parameters
     assert result.converged and result.explained, result.summary()
     off = {}
     for estimate in result.estimates:
         low, high = estimate.interval
-        off[estimate.name] = abs(estimate.value - getattr(truth, estimate.name)) / max(0.5 * (high - low), 1e-12)
+        off[estimate.name] = abs(estimate.value - getattr(ground_truth, estimate.name)) / max(0.5 * (high - low), 1e-12)
     assert np.median([off[name] for name in ("friction", "restitution", "inertia", "table", "rounding")]) < 1.0, off
     assert max(off.values()) < 2.5, off
 
@@ -61,18 +61,18 @@ def test_throws_tell_the_constants_of_contact(model: Any, truth: BoxParameters) 
 def test_four_numbers_of_a_quaternion_count_as_three() -> None:
     """Errors of 2 mrad are 1e-3 across a quaternion and nothing along it; 5 % are four standard errors of 3700 numbers.
 
-    Taken for four numbers of 0.87e-3 each, attitudes told of constants as if there were a third more of them.
+    Taken for four numbers of 0.87e-3 each, attitudes told of parameters as if there were a third more of them.
     """
     simulator, recordings = BoxSimulator(), throws(cube(), 12)
     states, rng = [], np.random.default_rng(0)
     for recording in recordings:
-        start = thrown(simulator, copy.deepcopy(rng), TRUTH)
-        states.append(simulator.rollout(start[None], recording.controls[None], TRUTH, substeps=2)[0][0])
-        RECIPE.record_one("tossed", simulator, rng, parameters=TRUTH)
-    problem = FitProblem(simulator, recordings, free=("friction",), start=TRUTH, free_motion=True)
+        start = thrown(simulator, copy.deepcopy(rng), GROUND_TRUTH)
+        states.append(simulator.rollout(start[None], recording.controls[None], GROUND_TRUTH, substeps=2)[0][0])
+        PROCEDURE.record_one("tossed", simulator, rng, parameters=GROUND_TRUTH)
+    problem = FitProblem(simulator, recordings, free=("friction",), start=GROUND_TRUTH, free_motion=True)
     segments = cut(problem, recordings, None, free=True, exact=True, states=states)
     assert segments.measured == 6 * sum(len(recording.times) for recording in recordings)
-    found = estimated_noise(segments, problem.encode(TRUTH), segments.starts, channel_scale(segments))
+    found = estimated_noise(segments, problem.encode(GROUND_TRUTH), segments.starts, channel_scale(segments))
     fitted = 1 + 12 * len(recordings)  # unknowns that it takes off, though nothing was fitted
     noise = found * np.sqrt(1.0 - fitted / segments.measured)
     np.testing.assert_allclose(noise, [NOISE] * 3 + [0.5 * TURN_NOISE] * 4, rtol=0.05)

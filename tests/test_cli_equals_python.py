@@ -11,10 +11,10 @@ from helpers import load_script, run_script
 import sysid
 from softgym_envs.core.files import read_toml
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import LIST, room
+from softgym_envs.systems import LIST, system
 
 SHORT = {"loop": 100, "vine": 100, "arm": 300, "upper_body": 100, "tensegrity": 200}
-"""Physics steps of a recording where the recipe's would take too long."""
+"""Physics steps of a recording where the procedure's would take too long."""
 
 
 def numbers(path: Path) -> dict[str, object]:
@@ -30,7 +30,7 @@ def same(one: Trajectory, other: Trajectory) -> bool:
     return labels[0] == labels[1] and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
-@pytest.mark.parametrize("name", [room(path).name for path in LIST])
+@pytest.mark.parametrize("name", [system(path).name for path in LIST])
 def test_recordings_and_fits_are_equal(name: str, tmp_path: Path) -> None:
     steps = SHORT.get(name)
     words = [] if steps is None else ["--steps", steps]

@@ -23,7 +23,7 @@ def test_our_model_of_the_recording_is_mujocos(compare: Any, sensors: Any) -> No
     recording, simulator = compare.record(sensors), compare.ChainSimulator(at_once=False)
     assert isinstance(simulator, Simulator)
     controls = recording.controls[None]
-    states, status = simulator.rollout(recording.start[None], controls, compare.TRUTH, substeps=compare.SUBSTEPS)
+    states, status = simulator.rollout(recording.start[None], controls, compare.GROUND_TRUTH, substeps=compare.SUBSTEPS)
     assert not status.any()
     np.testing.assert_allclose(recording.measurement.function(states[0]), recording.values, rtol=0, atol=1e-12)
     assert np.ptp(recording.values, axis=0).max() > 100 * compare.NOISE
@@ -32,9 +32,10 @@ def test_our_model_of_the_recording_is_mujocos(compare: Any, sensors: Any) -> No
 def test_one_call_for_the_whole_rollout_gives_the_same_bits(compare: Any) -> None:
     rng = np.random.default_rng(0)
     state, controls = 0.1 * rng.normal(size=(3, 20)), rng.uniform(-1, 1, (3, 20, 1))
-    constants = compare.ChainParameters(stiffness=np.array([0.02, 0.2, 2.0]), damping=np.array([0.05, 0.005, 5e-4]))
+    parameter_values = compare.ChainParameters(stiffness=np.array([0.02, 0.2, 2.0]), damping=np.array([0.05, 0.005, 5e-4]))
     fast, slow = (
-        compare.ChainSimulator(at_once=choice).rollout(state, controls, constants, substeps=5) for choice in (True, False)
+        compare.ChainSimulator(at_once=choice).rollout(state, controls, parameter_values, substeps=5)
+        for choice in (True, False)
     )
     assert (fast[0] == slow[0]).all() and (fast[1] == slow[1]).all()
 
@@ -52,13 +53,13 @@ def test_intervals_are_judged_by_coverage_and_width(compare: Any) -> None:
     """Estimates with a known spread: right intervals, intervals half as wide, and a bias of three standard deviations."""
     rng = np.random.default_rng(1)
     draws = rng.normal(size=(400, 2))
-    truth = compare.TRUTH.to_vector()
+    ground_truth = compare.GROUND_TRUTH.to_vector()
 
     def row(width: float, bias: float) -> Any:
         fits = []
         for draw in draws:
-            values = dict(zip(compare.TRUTH.names(), truth * (1 + 0.01 * (draw + bias)), strict=True))
-            half = {name: (0.0196 * width * t,) * 2 for name, t in zip(compare.TRUTH.names(), truth, strict=True)}
+            values = dict(zip(compare.GROUND_TRUTH.names(), ground_truth * (1 + 0.01 * (draw + bias)), strict=True))
+            half = {name: (0.0196 * width * t,) * 2 for name, t in zip(compare.GROUND_TRUTH.names(), ground_truth, strict=True)}
             fits.append(compare.Fitted(values, half, 1.0))
         return compare.summarise("some", "none", fits)
 

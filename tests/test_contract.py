@@ -1,7 +1,7 @@
 """Every simulator and every promise of `softgym_envs.core.simulator`.
 
-Engines, truths and models come from the list of rooms: a new room is covered as it is. INPUTS says where a room's states are
-interesting; SPECIAL are options and structures that the list does not name.
+Engines, ground truths and models come from the list of systems: a new system is covered as it is. INPUTS says where a system's
+states are interesting; SPECIAL are options and structures that the list does not name.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from reproductions.jitosho2021.model import PaperModel
 from reproductions.jitosho2021.simulator import PaperSimulator
 from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.conformance import PROMISES, Case, Inputs, case_of
-from softgym_envs.core.mjcf import MjcfTruth
-from softgym_envs.core.room import NATIVE
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import LoopModel
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.mujoco import BlockTwin
-from softgym_envs.rooms import rooms
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import superball
-from softgym_envs.tensegrity.mujoco import TensegrityTwin
-from softgym_envs.tensegrity.residual import NUM_WEIGHTS
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.mujoco import VineTwin
-from softgym_envs.vine.obstacles import circle, polygon, rectangle, wall
+from softgym_envs.core.system import NATIVE
+from softgym_envs.engines.mujoco.mjcf import MjcfGroundTruth
+from softgym_envs.systems import systems
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import LoopModel
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
+from softgym_envs.systems.rigid.mujoco import MujocoBlock
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import superball
+from softgym_envs.systems.tensegrity.mujoco import MujocoTensegrity
+from softgym_envs.systems.tensegrity.residual import NUM_WEIGHTS
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.mujoco import MujocoVine
+from softgym_envs.systems.vine.obstacles import circle, polygon, rectangle, wall
 
 Array = NDArray[np.float64]
 
@@ -134,9 +134,12 @@ SPECIAL: dict[str, tuple[Inputs, Callable[[], Any]]] = {
         INPUTS["tensegrity"],
         lambda: TensegritySimulator(contact="patch", residual=tuple(0.1 * np.random.default_rng(0).normal(size=NUM_WEIGHTS))),
     ),
-    "superball-twin-two-way": (INPUTS["tensegrity"], lambda: TensegrityTwin(cables="two_way")),
-    "superball-twin-fixed": (INPUTS["tensegrity"], lambda: TensegrityTwin(superball(), fixed_rod=2)),
-    "superball-twin-hard": (INPUTS["tensegrity"], lambda: TensegrityTwin(level=3, seed=1, effects={"latency": 0.003})),
+    "superball-mujoco_model-two-way": (INPUTS["tensegrity"], lambda: MujocoTensegrity(cables="two_way")),
+    "superball-mujoco_model-fixed": (INPUTS["tensegrity"], lambda: MujocoTensegrity(superball(), fixed_rod=2)),
+    "superball-mujoco_model-hard": (
+        INPUTS["tensegrity"],
+        lambda: MujocoTensegrity(level=3, seed=1, effects={"latency": 0.003}),
+    ),
     "three-particles": (Inputs(sliding_states, varied="friction1"), lambda: ParticleSimulator(ParticleModel(3))),
     "block-pushed": (INPUTS["block"], lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
     "loop-held": (
@@ -146,17 +149,17 @@ SPECIAL: dict[str, tuple[Inputs, Callable[[], Any]]] = {
     "vine-cluttered": (INPUTS["vine"], lambda: VineSimulator(cluttered())),
     "vine-linear": (INPUTS["vine"], lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
     "vine-paper": (PAPER, lambda: PaperSimulator(PaperModel(8, 0.02, max_growth=0.1))),
-    "vine-twin-cluttered": (INPUTS["vine"], lambda: VineTwin(cluttered())),
-    "vine-twin-hard": (INPUTS["vine"], lambda: VineTwin(cluttered(), level=3, seed=1, effects={"latency": 0.01})),
-    "block-twin-hard": (INPUTS["block"], lambda: BlockTwin(level=3, seed=1, effects={"latency": 0.003})),
+    "vine-mujoco_model-cluttered": (INPUTS["vine"], lambda: MujocoVine(cluttered())),
+    "vine-mujoco_model-hard": (INPUTS["vine"], lambda: MujocoVine(cluttered(), level=3, seed=1, effects={"latency": 0.01})),
+    "block-mujoco_model-hard": (INPUTS["block"], lambda: MujocoBlock(level=3, seed=1, effects={"latency": 0.003})),
 }
 LISTED: dict[str, tuple[Inputs, Callable[[], Any]]] = {
-    f"{room.name}-{model}-{backend}": (INPUTS.get(room.name, Inputs()), partial(room.simulator, model, backend=backend))
-    for room in rooms().values()
-    for k, model in enumerate(room.models)
-    for backend in (NATIVE, *(tuple(room.truths) if k == 0 else tuple(room.truths)[:1]))
+    f"{system.name}-{model}-{backend}": (INPUTS.get(system.name, Inputs()), partial(system.simulator, model, backend=backend))
+    for system in systems().values()
+    for k, model in enumerate(system.models)
+    for backend in (NATIVE, *(tuple(system.ground_truths) if k == 0 else tuple(system.ground_truths)[:1]))
 }
-"""Every model in our engine and in the first truth; further truths with the first model."""
+"""Every model in our engine and in the first ground truth; further ground truths with the first model."""
 SIMULATORS = LISTED | SPECIAL
 
 
@@ -180,4 +183,4 @@ def test_no_simulator_of_the_package_is_left_out() -> None:
         for name, kind in vars(module).items()
         if inspect.isclass(kind) and issubclass(kind, BaseSimulator) and not inspect.isabstract(kind) and name[0] != "_"
     }
-    assert found - {type(make()) for _, make in SIMULATORS.values()} <= {MjcfTruth}
+    assert found - {type(make()) for _, make in SIMULATORS.values()} <= {MjcfGroundTruth}

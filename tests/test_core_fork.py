@@ -15,21 +15,21 @@ from softgym_envs.core import warp_engine
 warp_engine.MIN_ROW_SUBSTEPS_PER_THREAD = 1
 program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
 engine = warp_engine.WarpEngine(program, warp_check.structure(), 21, 1, 2, threads=2)
-state, controls, constants, cotangent = (np.repeat(part, 4, axis=0) for part in warp_check.question())
+state, controls, parameters, cotangent = (np.repeat(part, 4, axis=0) for part in warp_check.question())
 locks = [engine._lock, warp_engine.LOADING]
 """
 ROLLOUT = """
 def compute():
-    return engine.rollout(state, controls, constants, 2)[0]
+    return engine.rollout(state, controls, parameters, 2)[0]
 """
 NEW_SHAPE = """
 def compute():
     engine._buffers.clear()
-    return engine.rollout(state, controls, constants, 2)[0]
+    return engine.rollout(state, controls, parameters, 2)[0]
 """
 GRADIENT = """
 def compute():
-    return engine.vjp(state, controls, constants, 2, cotangent).state
+    return engine.vjp(state, controls, parameters, 2, cotangent).state
 """
 ROWS = """
 import warp as wp
@@ -52,7 +52,7 @@ import mujoco
 from softgym_envs.core import mujoco_engine
 xml = "<mujoco><worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody></mujoco>"
 engine = mujoco_engine.MujocoEngine(
-    mujoco.MjModel.from_xml_string(xml), 2, 0, np.arange(2), lambda model, constants: None, num_threads=2
+    mujoco.MjModel.from_xml_string(xml), 2, 0, np.arange(2), lambda model, parameters: None, num_threads=2
 )
 locks = [engine._lock, engine._single.lock, mujoco_engine._quiet]
 

@@ -1,4 +1,5 @@
-"""Hard twins: every switch does something and only its own; commands come late, and through play, as defined; sensors."""
+"""Mismatched models: every switch does something and only its own; commands come late, and through play, as defined;
+sensors."""
 
 from __future__ import annotations
 
@@ -9,58 +10,64 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.hard import HardTwin, seen
-from softgym_envs.core.recipe import Recipe
-from softgym_envs.core.sensors import Sensor, sensor_from_text
+from softgym_envs.core.mismatch import MismatchedModel, seen
+from softgym_envs.core.procedure import Procedure
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.data.sensors import Sensor, sensor_from_text
 from softgym_envs.envs.drawing import scene_of
-from softgym_envs.rooms import room, rooms
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.obstacles import circle, wall
+from softgym_envs.systems import system, systems
+from softgym_envs.systems.tensegrity.mujoco import MujocoParameters, MujocoTensegrity
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.obstacles import circle, wall
 
 LEANING = VineModel(obstacles=(circle(0.55, 0.071, 0.06), wall(0.93, 0.0, np.pi)))
 """A straight robot leans on a circle, and grows into a wall."""
-TWINS = {r.name: kind for r in rooms().values() if isinstance(kind := r.simulator(backend="mujoco"), HardTwin)}
+MUJOCO_MODELS = {r.name: kind for r in systems().values() if isinstance(kind := r.simulator(backend="mujoco"), MismatchedModel)}
 EFFECTS = [
     (name, effect.name)
-    for name, twin in TWINS.items()
-    for effect in twin.ladder.effects
-    if "recorded" not in effect.text  # what sensors say moves nothing: test_loop_truths
+    for name, mujoco_model in MUJOCO_MODELS.items()
+    for effect in mujoco_model.ladder.effects
+    if "recorded" not in effect.text  # what sensors say moves nothing: test_loop_ground_truths
 ]
 
 
-def twin_of(name: str, **options: Any) -> Any:
-    return room(name).simulator(LEANING if name == "vine" else None, backend="mujoco", options=options)
+def mujoco_model_of(name: str, **options: Any) -> Any:
+    return system(name).simulator(LEANING if name == "vine" else None, backend="mujoco", options=options)
 
 
-def motion(twin: Any) -> np.ndarray:
+def motion(mujoco_model: Any) -> np.ndarray:
     """A few control steps of the robot's own entries under commands that turn around, with a bit of sideways speed."""
-    low, high = twin.control_bounds
+    low, high = mujoco_model.control_bounds
     reach = np.where(np.isfinite(high), np.abs(high), 10.0)
-    turns = np.linspace(0.3, 0.9, twin.nu) * np.array([[1.0], [-1.0], [1.0], [0.5]])
+    turns = np.linspace(0.3, 0.9, mujoco_model.nu) * np.array([[1.0], [-1.0], [1.0], [0.5]])
     controls = np.clip(turns * reach, low, high)
-    state = twin.embed(twin.model.straight_state(0.9)[None]) if twin.room == "vine" else twin.initial_state(1)
-    if twin.room == "particles":
+    state = (
+        mujoco_model.embed(mujoco_model.model.straight_state(0.9)[None])
+        if mujoco_model.system == "vine"
+        else mujoco_model.initial_state(1)
+    )
+    if mujoco_model.system == "particles":
         state[:, 1] = 0.0  # on the ground
-    names = [n.split(".")[-1] for n in twin.state_names]
+    names = [n.split(".")[-1] for n in mujoco_model.state_names]
     state[:, [n in ("vx", "vz", "vheight") for n in names]], state[:, [n == "vy" for n in names]] = 0.3, -0.3
-    if twin.room == "box":  # strikes the table while it turns
+    if mujoco_model.system == "box":  # strikes the table while it turns
         state[:, 9:13], controls = (-0.5, 3.0, -2.0, 1.0), 0.2 * controls
         state[:, 2] += 0.03
-    states, status = twin.rollout(state, controls[None], substeps=max(1, round(0.04 / twin.dt)))
+    states, status = mujoco_model.rollout(state, controls[None], substeps=max(1, round(0.04 / mujoco_model.dt)))
     assert not status.any()
-    return states[0, :, : twin.model.layout.nx]
+    return states[0, :, : mujoco_model.model.layout.nx]
 
 
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, np.ndarray]:
-    return {name: motion(twin_of(name)) for name in TWINS}
+    return {name: motion(mujoco_model_of(name)) for name in MUJOCO_MODELS}
 
 
-@pytest.mark.parametrize("name", list(TWINS))
+@pytest.mark.parametrize("name", list(MUJOCO_MODELS))
 def test_a_world_with_a_memory_is_drawn_as_the_robot_that_it_is(name: str) -> None:
-    plain, late = (room(name).simulator(backend="mujoco", options={"effects": effects}) for effects in ({}, {"latency": 0.02}))
+    plain, late = (
+        system(name).simulator(backend="mujoco", options={"effects": effects}) for effects in ({}, {"latency": 0.02})
+    )
     assert late.nx > plain.nx
     drawn = [scene_of(world, world.initial_state()[0]).primitives for world in (plain, late)]
     assert len(drawn[0]) == len(drawn[1]) > 0
@@ -69,23 +76,25 @@ def test_a_world_with_a_memory_is_drawn_as_the_robot_that_it_is(name: str) -> No
 @pytest.mark.parametrize(("name", "effect"), EFFECTS)
 def test_every_switch_changes_the_motion(name: str, effect: str, drawn: dict[str, np.ndarray]) -> None:
     """At the size of level 3, or, where no level has it, at a size that a user gives (20 ms, 5 % of the range)."""
-    size = next(e.sizes[2] for e in TWINS[name].ladder.effects if e.name == effect) or (0.02 if effect == "latency" else 0.05)
-    hard = motion(twin_of(name, effects={effect: size}, seed=1))
-    if effect == "string" and TWINS[name].model.pulley is None:
+    size = next(e.sizes[2] for e in MUJOCO_MODELS[name].ladder.effects if e.name == effect) or (
+        0.02 if effect == "latency" else 0.05
+    )
+    hard = motion(mujoco_model_of(name, effects={effect: size}, seed=1))
+    if effect == "string" and MUJOCO_MODELS[name].model.pulley is None:
         return
     assert np.abs(hard - drawn[name]).max() > 1e-9
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", MUJOCO_MODELS)
 def test_levels_are_drawn_by_seed(name: str, drawn: dict[str, np.ndarray]) -> None:
-    np.testing.assert_array_equal(motion(twin_of(name, level=0, seed=5)), drawn[name])
-    first, again, other = (motion(twin_of(name, level=3, seed=seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(motion(mujoco_model_of(name, level=0, seed=5)), drawn[name])
+    first, again, other = (motion(mujoco_model_of(name, level=3, seed=seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1e-9
 
 
 def test_one_switch_changes_no_other_draw() -> None:
-    both, one = (twin_of("tensegrity", level=2, seed=4, effects=e) for e in ({}, {"gain_spread": 0.0}))
+    both, one = (mujoco_model_of("tensegrity", level=2, seed=4, effects=e) for e in ({}, {"gain_spread": 0.0}))
     np.testing.assert_array_equal(both.spread("rest_spread", 24), one.spread("rest_spread", 24))
     assert np.abs(both.spread("rest_spread", 24)).max() <= 0.02
     assert not one.spread("gain_spread", 24).any()
@@ -94,7 +103,7 @@ def test_one_switch_changes_no_other_draw() -> None:
 def test_late_commands_are_the_same_commands() -> None:
     """In the air, with a rod held, nothing but the commands drives the robot: 7 ms later the same motion begins."""
     commands = np.random.default_rng(0).uniform(-100, 100, (40, 24))
-    prompt, late = (TensegrityTwin(fixed_rod=0, effects=e) for e in ({}, {"latency": 0.007}))
+    prompt, late = (MujocoTensegrity(fixed_rod=0, effects=e) for e in ({}, {"latency": 0.007}))
     waiting = np.concatenate([np.zeros((7, 24)), commands])
     first, _ = prompt.rollout(prompt.initial_state(), waiting[None])
     second, _ = late.rollout(late.initial_state(), np.concatenate([commands, np.zeros((7, 24))])[None])
@@ -104,20 +113,20 @@ def test_late_commands_are_the_same_commands() -> None:
 
 def test_play_and_dead_zone_by_hand() -> None:
     """Range -100 ... 100; play of 10 on both sides, dead up to 5: 50 -> 45 -> 35; then 45 -> 40, within the play; 0 -> 10."""
-    twin = TensegrityTwin(effects={"backlash": 0.1, "dead_zone": 0.05})
+    mujoco_model = MujocoTensegrity(effects={"backlash": 0.1, "dead_zone": 0.05})
     memory, arriving = np.zeros((1, 24)), []
     for command in (3.0, 50.0, 45.0, 0.0):
-        commands, memory = twin._arriving(memory, np.full((1, 24), command), 2)
+        commands, memory = mujoco_model._arriving(memory, np.full((1, 24), command), 2)
         arriving.append(commands[0, :, 0].tolist())
     assert arriving == [[0.0, 0.0], [35.0, 35.0], [35.0, 35.0], [10.0, 10.0]]
 
 
 def test_a_payload_has_the_inertia_of_a_rod_and_a_point() -> None:
     """About the common centre, from sums over 20 000 slices of the rod, and the point."""
-    twin = TensegrityTwin(effects={"payload": 3.0}, seed=2)
-    mj = twin.mj_model(TwinParameters())
+    mujoco_model = MujocoTensegrity(effects={"payload": 3.0}, seed=2)
+    mj = mujoco_model.mj_model(MujocoParameters())
     body = 1 + int(np.argmax(mj.body_mass[1:]))
-    half, radius = 0.5 * twin.model.rod_lengths[body - 1], twin.model.rod_radius
+    half, radius = 0.5 * mujoco_model.model.rod_lengths[body - 1], mujoco_model.model.rod_radius
     z = (np.arange(20_000) + 0.5) / 20_000 * 2 * half - half
     slices, end = np.full(len(z), 10.0 / len(z)), np.sign(mj.body_ipos[body, 2]) * half
     centre = (slices @ z + 3.0 * end) / 13.0
@@ -129,9 +138,9 @@ def test_a_payload_has_the_inertia_of_a_rod_and_a_point() -> None:
 
 def test_bad_switches_are_named() -> None:
     with pytest.raises(OptionError, match="effects has 'wind'; there are latency"):
-        _ = twin_of("tensegrity", effects={"wind": 1.0}).sizes
+        _ = mujoco_model_of("tensegrity", effects={"wind": 1.0}).sizes
     with pytest.raises(OptionError, match="level is 4"):
-        _ = twin_of("tensegrity", level=4).sizes
+        _ = mujoco_model_of("tensegrity", level=4).sizes
     for effect, size, message in (
         ("tilt", 2.0, r"effects: tilt is 2.0, expected a number \[rad\] in \[0, 1.5708\]"),
         ("dead_zone", 2, r"effects: dead_zone is 2, expected a number in \[0, 0.95\]"),
@@ -141,10 +150,10 @@ def test_bad_switches_are_named() -> None:
         ("payload", -1.0, "effects: payload"),
     ):
         with pytest.raises(OptionError, match=message):
-            _ = twin_of("tensegrity", effects={effect: size}).sizes
+            _ = mujoco_model_of("tensegrity", effects={effect: size}).sizes
     for seed in (-1, 0.5, "one"):
         with pytest.raises(OptionError, match="seed is"):
-            twin_of("tensegrity", level=1, seed=seed).initial_state()
+            mujoco_model_of("tensegrity", level=1, seed=seed).initial_state()
 
 
 # --- sensors ------------------------------------------------------------------------------------------------------------
@@ -162,7 +171,7 @@ def seen_by(sensor: Sensor) -> Trajectory:
     class Point:
         state_names = ("a.x", "a.y", "angle", "a.vx")
 
-    return sensor(swing(), Point(), Recipe(stages=()), np.random.default_rng(0))
+    return sensor(swing(), Point(), Procedure(stages=()), np.random.default_rng(0))
 
 
 def test_a_frame_shows_the_robot_before_its_stamp() -> None:

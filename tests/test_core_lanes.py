@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from softgym_envs.core.warp_lanes import LANES, gather, spread
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import superball
-from softgym_envs.tensegrity.residual import random_weights
-from softgym_envs.tensegrity.terrain import Terrain
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.obstacles import circle
+from softgym_envs.engines.warp.lanes import LANES, gather, spread
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import superball
+from softgym_envs.systems.tensegrity.residual import random_weights
+from softgym_envs.systems.tensegrity.terrain import Terrain
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.obstacles import circle
 
 ROWS, SUBSTEPS = 19, 20
 WEIGHTS = tuple(random_weights(np.random.default_rng(3)) + 0.2)
@@ -72,7 +72,7 @@ def test_vines_of_all_lengths_change_no_bit_of_each_other_and_move_as_beside_a_f
     np.testing.assert_array_equal(simulator.rollout(state[order], controls[order], substeps=10)[0], states[order])
     engine = simulator.engine
     unsorted = replace(engine, program=replace(engine.program, size=None))
-    np.testing.assert_array_equal(unsorted.rollout(state, controls, simulator.constants(None, ROWS), 10)[0], states)
+    np.testing.assert_array_equal(unsorted.rollout(state, controls, simulator.parameter_values(None, ROWS), 10)[0], states)
     alone = [simulator.rollout(state[b : b + 1], controls[b : b + 1], substeps=10)[0] for b in range(ROWS)]
     np.testing.assert_array_equal(np.concatenate(alone), states)
     beside = replace(simulator, model=replace(simulator.model, obstacles=(circle(50.0, 0.0, 0.1),)))

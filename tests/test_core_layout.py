@@ -10,10 +10,10 @@ from reproductions.jitosho2021.model import PaperModel
 from softgym_envs.core import lie
 from softgym_envs.core.errors import ShapeError, StructureError
 from softgym_envs.core.layout import QUATERNION, Field, StateLayout
-from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.obstacles import circle, wall
+from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
+from softgym_envs.systems.tensegrity.model import TensegrityModel, prism, superball
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.obstacles import circle, wall
 
 Array = NDArray[np.float64]
 
@@ -108,7 +108,7 @@ def test_layouts_are_values() -> None:
     assert hash(BlockModel().layout) == hash(BlockModel().layout)
 
 
-def test_names_of_the_rooms() -> None:
+def test_names_of_the_systems() -> None:
     def ends(model: TensegrityModel | VineModel | PaperModel | BlockModel | ParticleModel) -> str:
         return " ".join((*model.layout.names[:2], *model.layout.names[-2:]))
 

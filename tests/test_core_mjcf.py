@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from agents.learning.rl import Training
-from agents.study.task import TransferTask
-from softgym_envs.box.experiments import thrown
+from agents.transfer.task import TransferTask
 from softgym_envs.core.errors import ParameterError, SimulationWarning, SoftgymError
-from softgym_envs.core.room import identity_of
-from softgym_envs.rooms import room
+from softgym_envs.core.system import identity_of
+from softgym_envs.systems import system
+from softgym_envs.systems.box.experiments import thrown
 
 pytest.importorskip("mujoco")
 
@@ -29,7 +29,7 @@ def simulator(folder: Path, **changes: Any) -> Any:
         (document[table] if table else document)[entry] = value
     (folder / "mine.xml").write_bytes(fuzz.MJCF)
     (folder / "mine.toml").write_bytes(fuzz.toml(document))
-    return room("block").simulator(backend=str(folder / "mine.toml"))
+    return system("block").simulator(backend=str(folder / "mine.toml"))
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_a_robot_that_is_one_free_body_is_mapped_and_thrown(tmp_path: Path) -> N
     (tmp_path / "brick.xml").write_text(BRICK)
     mapping = {"mjcf": "brick.xml", "states": {"box": "body:brick"}, "controls": {f"force_{e}": f"f{e}" for e in "xyz"}}
     (tmp_path / "brick.toml").write_bytes(fuzz.toml(mapping))
-    truth = room("box").simulator(backend=str(tmp_path / "brick.toml"))
-    start = thrown(truth, np.random.default_rng(0))
+    ground_truth = system("box").simulator(backend=str(tmp_path / "brick.toml"))
+    start = thrown(ground_truth, np.random.default_rng(0))
     start[2] += 1.0
-    (end,), status = truth.step(start[None], np.zeros((1, 3)), substeps=100)
+    (end,), status = ground_truth.step(start[None], np.zeros((1, 3)), substeps=100)
     assert status[0] == 0 and end[7:9] == pytest.approx(start[7:9], rel=1e-6)
     assert end[9] == pytest.approx(start[9] - 9.81 * 0.1, rel=1e-6)
 
@@ -136,10 +136,10 @@ def test_what_a_task_draws_and_a_world_lacks_stays_as_it_was_built(tmp_path: Pat
 
 def test_studies_and_trainings_go_on_with_the_same_robot_only(tmp_path: Path) -> None:
     file = elbow(tmp_path)
-    case = TransferTask(room("arm"), "ArmHold-v0", file)
+    case = TransferTask(system("arm"), "ArmHold-v0", file)
     training = Training("softgym_envs:ArmReach-v0", 1000, "ppo", {"backend": file})
-    before = case.description["truth"]["world"], training.run["keywords.backend"]
-    assert before == (case.description["truth"]["world"], training.run["keywords.backend"])
+    before = case.description["ground_truth"]["world"], training.run["keywords.backend"]
+    assert before == (case.description["ground_truth"]["world"], training.run["keywords.backend"])
     (tmp_path / "elbow.xml").write_bytes(ELBOW.replace(b'mass="1"', b'mass="2"'))
-    after = case.description["truth"]["world"], training.run["keywords.backend"]
+    after = case.description["ground_truth"]["world"], training.run["keywords.backend"]
     assert before[0] != after[0] and before[1] != after[1]

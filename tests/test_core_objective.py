@@ -4,22 +4,22 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.planning.cost import FeatureCost
+from agents.control.cost import FeatureCost
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.task import load
-from softgym_envs.rooms import rooms
-from softgym_envs.tensegrity.tasks import CRAWL, ROLL
-from softgym_envs.vine.tasks import REACH
+from softgym_envs.systems import systems
+from softgym_envs.systems.tensegrity.tasks import CRAWL, ROLL
+from softgym_envs.systems.vine.tasks import REACH
 
-OBJECTIVES = [(name, path) for room in rooms().values() for name, path in room.objectives.items()]
+OBJECTIVES = [(name, path) for system in systems().values() for name, path in system.objectives.items()]
 
 
 @pytest.mark.parametrize(("name", "path"), OBJECTIVES, ids=[name for name, _ in OBJECTIVES])
 def test_features_fit_the_weights(name, path):
-    room = next(room for room in rooms().values() if room.objectives.get(name) == path)
-    objective, model = load(path), room.model()
-    states = np.tile(room.simulator(model).initial_state(1), (3, 2, 1))
+    system = next(system for system in systems().values() if system.objectives.get(name) == path)
+    objective, model = load(path), system.model()
+    states = np.tile(system.simulator(model).initial_state(1), (3, 2, 1))
     assert objective.features(model, states).shape == (3, 2, len(objective.weights))
 
 
@@ -37,8 +37,8 @@ def test_a_reward_is_minus_the_cost_of_the_planners(env_id, objective):
 
 
 def test_controls_are_measured_by_their_limits():
-    room = rooms()["vine"]
-    simulator = room.simulator()
+    system = systems()["vine"]
+    simulator = system.simulator()
     cost = FeatureCost.of(REACH.aimed((0.5, 0.0)), simulator, simulator.model)
     states, limit = np.tile(simulator.initial_state(1), (1, 2, 1)), simulator.control_bounds[1]
     effort = cost.value(states, limit[None, None])[0, 0] - cost.value(states, 0 * limit[None, None])[0, 0]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from softgym_envs.core.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
+from softgym_envs.data.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
 
 
 def test_a_page_holds_everything_and_escapes_text(tmp_path):
@@ -34,7 +34,7 @@ def test_equal_figures_are_equal_text():
 
 def test_a_name_that_is_missing_is_an_error(tmp_path):
     jinja2 = pytest.importorskip("jinja2")
-    from softgym_envs.core.page import render_page
+    from softgym_envs.data.page import render_page
 
     (tmp_path / "page2.html").write_text('{% extends "page.html" %}{% block body %}{{ nothing }}{% endblock %}')
     with pytest.raises(jinja2.UndefinedError):

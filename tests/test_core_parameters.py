@@ -1,4 +1,4 @@
-"""Constants: checks on construction, vectors, files, distributions; every mistake has one clear message."""
+"""Parameters: checks on construction, vectors, files, distributions; every mistake has one clear message."""
 
 import dataclasses
 import pickle
@@ -108,7 +108,7 @@ def test_from_vector_shape(shape):
 def test_to_matrix():
     np.testing.assert_array_equal(Spring().to_matrix(2), [[100, 0.5], [100, 0.5]])
     assert Spring().to_matrix(4).flags.c_contiguous
-    with raises(ParameterError, "constants are given for 3 rows, the batch has 2"):
+    with raises(ParameterError, "parameters are given for 3 rows, the batch has 2"):
         Spring(stiffness=np.full(3, 2.0)).to_matrix(2)
 
 
@@ -130,30 +130,30 @@ def test_file_round_trip(tmp_path):
     path = spring.save(tmp_path / "new" / "fit.toml", std={"stiffness": 0.25}, provenance={"data": "abc", "seed": 3})
     assert Spring.load(path) == Spring(10 / 3, -0.1)
     document = read_toml(path)
-    assert document["constants"]["stiffness"] == {"value": 10 / 3, "unit": "N/m", "std": 0.25}
+    assert document["parameters"]["stiffness"] == {"value": 10 / 3, "unit": "N/m", "std": 0.25}
     assert document["provenance"] == {"data": "abc", "seed": 3}
 
 
 def test_file_by_hand(tmp_path):
     path = tmp_path / "hand.toml"
-    path.write_text("[constants]\nstiffness = 50\n")
+    path.write_text("[parameters]\nstiffness = 50\n")
     assert Spring.load(path) == Spring(50.0, 0.5)
 
 
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("[constants\n", FileFormatError, "is not valid TOML"),
+        ("[parameters\n", FileFormatError, "is not valid TOML"),
         ("x = 1\n", FileFormatError, "unknown entry 'x'"),
-        ("constants = 3\n", FileFormatError, "has no table [constants]"),
-        ("[constants]\nstiffness = 'soft'\n", FileFormatError, "stiffness is 'soft', expected a number"),
-        ("[constants]\nstiffness = true\n", FileFormatError, "stiffness is True"),
-        ("[constants]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness is None"),
-        ("[constants]\nstiffness = {value = 5.0, unit = 'N/mm'}\n", ParameterError, "given in 'N/mm', expected 'N/m'"),
-        ("[constants]\nstiffness = 0.5\n", ParameterError, "stiffness = 0.5 N/m, allowed is [1, 10000] N/m"),
-        ("[constants]\nstiffness = nan\n", FileFormatError, "stiffness is nan, expected a number"),
-        ("[constants]\nmass = 1.0\n", ParameterError, "unknown constant 'mass'; Spring has stiffness, offset"),
-        ("parameters = 'Damper'\n[constants]\n", ParameterError, "holds Damper, this simulator takes Spring"),
+        ("parameters = 3\n", FileFormatError, "has no table [parameters]"),
+        ("[parameters]\nstiffness = 'soft'\n", FileFormatError, "stiffness is 'soft', expected a number"),
+        ("[parameters]\nstiffness = true\n", FileFormatError, "stiffness is True"),
+        ("[parameters]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness is None"),
+        ("[parameters]\nstiffness = {value = 5.0, unit = 'N/mm'}\n", ParameterError, "given in 'N/mm', expected 'N/m'"),
+        ("[parameters]\nstiffness = 0.5\n", ParameterError, "stiffness = 0.5 N/m, allowed is [1, 10000] N/m"),
+        ("[parameters]\nstiffness = nan\n", FileFormatError, "stiffness is nan, expected a number"),
+        ("[parameters]\nmass = 1.0\n", ParameterError, "unknown constant 'mass'; Spring has stiffness, offset"),
+        ("parameters = 'Damper'\n[parameters]\n", ParameterError, "holds Damper, this simulator takes Spring"),
     ],
 )
 def test_malformed_files(tmp_path, text, error, message):
@@ -174,7 +174,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 
 def test_what_cannot_be_saved(tmp_path):
-    with raises(ParameterError, "constants given per row (2 rows) cannot be saved"):
+    with raises(ParameterError, "parameters given per row (2 rows) cannot be saved"):
         Spring(stiffness=np.full(2, 5.0)).save(tmp_path / "x.toml")
     with raises(ParameterError, "unknown constant 'mass'"):
         Spring().save(tmp_path / "x.toml", std={"mass": 1.0})
@@ -225,7 +225,7 @@ class TestVectors:
         assert Segments().replace(stiffness=0.7).stiffness.tolist() == [0.7] * 3
         path = Segments(stiffness2=3.0).save(tmp_path / "fit.toml")
         assert "stiffness2" in path.read_text() and Segments.load(path) == Segments(stiffness2=3.0)
-        path.write_text('parameters = "Segments"\n[constants]\nstiffness = [1.0, 2.0, 3.0]\n')
+        path.write_text('parameters = "Segments"\n[parameters]\nstiffness = [1.0, 2.0, 3.0]\n')
         assert Segments.load(path).stiffness.tolist() == [1.0, 2.0, 3.0]
         drawn = UniformParameters({"stiffness": (0.4, 0.6), "mass": (1.0, 2.0)}).sample(np.random.default_rng(0), Segments())
         assert set(drawn) == {"mass", *self.names} and len(set(drawn.values())) == 4

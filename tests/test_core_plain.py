@@ -1,4 +1,4 @@
-"""What stands before kernels in place of Warp's own loops and arrays (`core/plain.h`)."""
+"""What stands before kernels in place of Warp's own loops and arrays (`engines/warp/plain.h`)."""
 
 import sys
 from dataclasses import replace
@@ -8,11 +8,11 @@ import pytest
 import warp as wp
 from helpers import run_limited
 
-from softgym_envs.core.warp_buffers import EXACT, FORWARD, PLAIN
-from softgym_envs.core.warp_engine import WarpEngine
-from softgym_envs.vine.build import wall
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
+from softgym_envs.engines.warp.buffers import EXACT, FORWARD, PLAIN
+from softgym_envs.engines.warp.engine import WarpEngine
+from softgym_envs.systems.vine.build import wall
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
 
 CHECKED = (("mode", "debug"), ("extra_build_options", wp.ModuleBuildOptions(extra_cpu_preamble=PLAIN)))
 """Options with which every index is looked at; one outside its array ends the process."""
@@ -55,11 +55,11 @@ def walled_rollouts():
     _, simulator = wall(VineModel(), VineSimulator)
     usual = simulator.engine
     program = replace(usual.program, options=CHECKED)
-    checked = WarpEngine(program, usual.structure, simulator.nx, simulator.nu, usual.num_constants)
+    checked = WarpEngine(program, usual.structure, simulator.nx, simulator.nu, usual.num_parameters)
     state = np.repeat(simulator.initial_state(1), 2, axis=0)
     parts = simulator.model.split(state)
     parts.length[:], parts.obstacles[:] = [0.3, 0.4], [0.45, 0.0, 0.0]
-    given = state, np.tile([0.1, 2e3, 0.0, 0.0, 0.0], (2, 30, 1)), simulator.constants(None, 2), 5
+    given = state, np.tile([0.1, 2e3, 0.0, 0.0, 0.0], (2, 30, 1)), simulator.parameter_values(None, 2), 5
     found = usual.rollout(*given), checked.rollout(*given)
     met = simulator.model.clearance(found[0][0].reshape(62, -1)).reshape(2, 31).min(axis=1)
     assert (np.abs(met) < 1e-3).all(), met

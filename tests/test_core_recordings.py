@@ -7,9 +7,9 @@ import pytest
 from trajectories import raises
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
-from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv, read_recordings, with_controls_of
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.core.units import UNITS
+from softgym_envs.data.recordings import align_points, flip_y, read_csv, read_points_csv, read_recordings, with_controls_of
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import warp as wp
 
-from softgym_envs.core.row_kernel import RowKernel
+from softgym_envs.engines.warp.row_kernel import RowKernel
 
 
 @wp.kernel(enable_backward=False)

@@ -11,10 +11,10 @@ from softgym_envs.core.task import load
 @pytest.fixture
 def package(monkeypatch, tmp_path):
     def write(text):
-        (tmp_path / "made_up_room.py").write_text(text)
+        (tmp_path / "made_up_system.py").write_text(text)
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.delitem(sys.modules, "made_up_room", raising=False)
-        return "made_up_room:Task"
+        monkeypatch.delitem(sys.modules, "made_up_system", raising=False)
+        return "made_up_system:Task"
 
     return write
 
@@ -28,7 +28,7 @@ def test_it_loads(package):
     [
         ("import math\nmath.no_such_function", AttributeError, "no_such_function"),
         ("import no_such_library", ModuleNotFoundError, "no_such_library"),
-        ("import made_up_room_of_others", ModuleNotFoundError, "made_up_room_of_others"),
+        ("import made_up_system_of_others", ModuleNotFoundError, "made_up_system_of_others"),
         ("int('x')", ValueError, "invalid literal"),
     ],
 )
@@ -39,7 +39,8 @@ def test_errors_inside_the_module_are_passed_on(package, text, error, message):
 
 
 @pytest.mark.parametrize(
-    "path", ["made_up_room:task", "no_such_package:Task", "made_up_room.part:Task", "made_up_room", ":Task", "", ".room:Task"]
+    "path",
+    ["made_up_system:task", "no_such_package:Task", "made_up_system.part:Task", "made_up_system", ":Task", "", ".system:Task"],
 )
 def test_bad_paths(package, path):
     package("Task = 3")

@@ -7,8 +7,8 @@ import pytest
 from helpers import HUNG
 from oracles import warp_answer as warp_check
 
-from softgym_envs.core import warp_engine
-from softgym_envs.core.threads import in_threads
+from softgym_envs.engines.threads import in_threads
+from softgym_envs.engines.warp import engine as warp_engine
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -80,9 +80,11 @@ def test_every_thread_finds_its_buffers_again(monkeypatch):
     program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
     engine = warp_engine.WarpEngine(program, warp_check.structure(), warp_check.WIDTH, 1, 2, threads=2)
     asked = warp_check.question()
-    state, controls, constants = (np.repeat(part, 4, axis=0) for part in (asked.state, asked.controls, asked.constants))
-    first = engine.rollout(state, controls, constants, warp_check.SUBSTEPS)[0]
+    state, controls, parameter_values = (
+        np.repeat(part, 4, axis=0) for part in (asked.state, asked.controls, asked.parameter_values)
+    )
+    first = engine.rollout(state, controls, parameter_values, warp_check.SUBSTEPS)[0]
     assert len(made) == 2
     for _ in range(3):
-        assert np.array_equal(engine.rollout(state, controls, constants, warp_check.SUBSTEPS)[0], first)
+        assert np.array_equal(engine.rollout(state, controls, parameter_values, warp_check.SUBSTEPS)[0], first)
     assert len(made) == 2

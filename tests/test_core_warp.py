@@ -8,15 +8,15 @@ from oracles import warp_answer
 from oracles.warp_answer import Answer, known_answer, question, reference
 
 from softgym_envs.core.errors import DependencyError
-from softgym_envs.core.warp_buffers import KernelProgram, LaneBuffers
-from softgym_envs.core.warp_engine import OLDEST, WarpEngine, check_version
+from softgym_envs.engines.warp.buffers import KernelProgram, LaneBuffers
+from softgym_envs.engines.warp.engine import OLDEST, WarpEngine, check_version
 
 
 def solved():
     engine = WarpEngine(KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY), warp_answer.structure(), 21, 1, 2)
     asked = question()
     gradient = engine.vjp(*asked[:3], warp_answer.SUBSTEPS, asked.cotangent)
-    return engine, Answer(gradient.states, gradient.state, gradient.controls, gradient.constants)
+    return engine, Answer(gradient.states, gradient.state, gradient.controls, gradient.parameter_values)
 
 
 def test_the_known_answer_is_the_kernels_and_its_derivative_that_of_differences():
@@ -39,15 +39,15 @@ def test_the_known_answer_is_the_kernels_and_its_derivative_that_of_differences(
 
 
 def test_every_branch_of_the_kernel_is_in_the_question():
-    """A slack spring, a wound one and a control beyond its bound; every constant, control and rod matters."""
+    """A slack spring, a wound one and a control beyond its bound; every parameter, control and rod matters."""
     asked, known = question(), known_answer(question())
     rods = asked.state[0, :-1].reshape(-1, 10)
     ends = np.concatenate([[p[:3] - a, p[:3] + a] for p, a in ((rod, warp_answer._axis(rod[3:7])) for rod in rods)])
     lengths = np.linalg.norm(ends[list(warp_answer.SECOND)] - ends[list(warp_answer.FIRST)], axis=1)
-    stretched = lengths > asked.constants[0, 1] - np.array(warp_answer.WOUND) * asked.state[0, -1]
+    stretched = lengths > asked.parameter_values[0, 1] - np.array(warp_answer.WOUND) * asked.state[0, -1]
     assert stretched.any() and not stretched.all()
     assert known.controls[0, 0, 0] != 0.0 == known.controls[0, 1, 0]
-    assert (known.constants != 0).all() and (known.state[0] != 0).all()
+    assert (known.parameter_values != 0).all() and (known.state[0] != 0).all()
 
 
 def test_rows_beside_each_other_give_the_known_answer():
@@ -56,7 +56,7 @@ def test_rows_beside_each_other_give_the_known_answer():
     program = KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY, lanes=True)
     engine = WarpEngine(program, warp_answer.structure(), warp_answer.WIDTH, 1, 2)
     found = LaneBuffers(engine, len(asked.state), asked.controls.shape[1], warp_answer.SUBSTEPS).forward(*asked[:3])[0]
-    known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.constants, strict=True)])
+    known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.parameter_values, strict=True)])
     np.testing.assert_allclose(found, known, rtol=0, atol=1e-9 * np.abs(known).max())
 
 

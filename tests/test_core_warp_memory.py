@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import warp as wp
 
-from softgym_envs.core import warp_engine  # noqa: F401  (sets Warp up)
-from softgym_envs.core.warp_memory import Memory, blank, stage
+from softgym_envs.engines.warp import engine as warp_engine  # noqa: F401  (sets Warp up)
+from softgym_envs.engines.warp.memory import Memory, blank, stage
 
 
 @wp.struct

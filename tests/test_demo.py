@@ -1,4 +1,4 @@
-"""The demo runs any id whose room declares a study of it, and ends in a page."""
+"""The demo runs any id whose system declares a study of it, and ends in a page."""
 
 import io
 import json
@@ -33,9 +33,9 @@ def test_a_vine_is_recorded_identified_planned_and_transferred_in_a_gigabyte(tmp
     assert int(said.stdout) < (1e9 if sys.platform == "darwin" else 1e6)
     numbers = json.loads((tmp_path / "demo.json").read_text())
     costs = {row[0]: float(row[1]) for row in numbers["rows"]}
-    assert numbers["truth_steps"] == 1000
-    assert costs["identified engine"] < costs["truth, no control"]
-    assert abs(costs["truth, open loop"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
+    assert numbers["ground_truth_steps"] == 1000
+    assert costs["identified engine"] < costs["ground truth, no control"]
+    assert abs(costs["ground truth, open loop"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
     assert (tmp_path / "body" / "fit.toml").exists() and (tmp_path / "demo.gif").read_bytes()[:3] == b"GIF"
     page = (tmp_path / "report.html").read_text()
     assert "Cost is a sum over the control steps, less is better" in page and "adds iLQG" in page
@@ -85,6 +85,6 @@ def test_a_plan_that_is_worth_nothing_is_said_to_be(demo):
     assert demo.idle_note("ElasticCatch-v0", {demo.IDLE: moving, demo.THEIRS: still}) == ""
 
 
-def test_a_truth_that_the_room_has_not_is_refused(demo, tmp_path, capsys):
+def test_a_ground_truth_that_the_system_has_not_is_refused(demo, tmp_path, capsys):
     assert demo.main(demo.Args(id="VineGrow-v0", backend="bullet", out=tmp_path)) == 2
     assert "backend is 'bullet', allowed are native, mujoco, " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What an episode is made of: constants, noise, delay, disturbance, keywords, actions, saved states."""
+"""What an episode is made of: parameters, noise, delay, disturbance, keywords, actions, saved states."""
 
 import dataclasses
 import functools
@@ -26,16 +26,16 @@ from softgym_envs.core.errors import (
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.task import load
 from softgym_envs.envs.settings import Settings
-from softgym_envs.rooms import room, room_of_task, rooms, tasks
-from softgym_envs.tensegrity.parameters import TensegrityParameters
+from softgym_envs.systems import system, system_of_task, systems, tasks
+from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
 
 ROLL, CRAWL = "TensegrityRoll-v0", "TensegrityCrawl-v0"
 
 
-# --- Constants --------------------------------------------------------------------------------------------------------
+# --- Parameters --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["native", *room("tensegrity").truths])
+@pytest.mark.parametrize("backend", ["native", *system("tensegrity").ground_truths])
 def test_constants_from_object_file_and_options(backend, tmp_path):
     kind = gym.make(CRAWL, backend=backend).unwrapped.simulator.default_parameters
     chosen = kind.replace(cable_stiffness=1.2e4, gravity=3.0)
@@ -44,9 +44,9 @@ def test_constants_from_object_file_and_options(backend, tmp_path):
     np.testing.assert_array_equal(env.reset(seed=0)[0], filed.reset(seed=0)[0])
     table = env.episodes.parameters
     assert (table.cable_stiffness, table.gravity) == (1.2e4, 0.981)  # the id's gravity wins over the file
-    _, info = env.reset(seed=0, options={"constants": {"cable_stiffness": 9e3}})
-    assert info["constants"][kind.index("cable_stiffness")] == 9e3
-    assert "constants" not in env.reset(seed=0)[1]
+    _, info = env.reset(seed=0, options={"parameters": {"cable_stiffness": 9e3}})
+    assert info["parameters"][kind.index("cable_stiffness")] == 9e3
+    assert "parameters" not in env.reset(seed=0)[1]
     assert gym.make(CRAWL, backend=backend, gravity=1.5).unwrapped.episodes.nominal.gravity == 1.5
 
 
@@ -54,14 +54,14 @@ def test_randomised_constants_are_drawn_per_row_and_episode():
     interval = (8e3, 1.2e4)
     envs = gym.make_vec(CRAWL, num_envs=64, randomize={"cable_stiffness": interval})
     place = envs.unwrapped.episodes.nominal.index("cable_stiffness")
-    draws = np.concatenate([envs.reset(seed=s)[1]["constants"][:, place] for s in (0, 100)])
+    draws = np.concatenate([envs.reset(seed=s)[1]["parameters"][:, place] for s in (0, 100)])
     assert len(np.unique(draws)) == 128
     assert interval[0] <= draws.min() and draws.max() <= interval[1]
     # Log-uniform (the constant's scale): mean of the log within five standard errors of the middle.
     logs = np.log(draws)
     span = np.log(interval[1] / interval[0])
     assert abs(logs.mean() - np.log(interval).mean()) < 5 * span / np.sqrt(12 * len(draws))
-    assert "constants" in envs.step(np.zeros((64, 3)))[4]
+    assert "parameters" in envs.step(np.zeros((64, 3)))[4]
 
 
 def test_a_custom_distribution_is_used():
@@ -70,14 +70,14 @@ def test_a_custom_distribution_is_used():
             return {"rod_mass": nominal.rod_mass + rng.integers(1, 3)}
 
     env = gym.make(CRAWL, randomize=Heavy()).unwrapped
-    masses = {env.reset(seed=s)[1]["constants"][env.episodes.nominal.index("rod_mass")] for s in range(12)}
+    masses = {env.reset(seed=s)[1]["parameters"][env.episodes.nominal.index("rod_mass")] for s in range(12)}
     assert masses == {11.0, 12.0}
 
 
 def test_constants_of_the_other_backend_are_refused():
-    twin = gym.make(CRAWL, backend="mujoco").unwrapped.simulator.default_parameters
-    with pytest.raises(ParameterError, match=r"TwinParameters.*TensegrityParameters"):
-        gym.make(CRAWL, params=twin)
+    mujoco_model = gym.make(CRAWL, backend="mujoco").unwrapped.simulator.default_parameters
+    with pytest.raises(ParameterError, match=r"MujocoParameters.*TensegrityParameters"):
+        gym.make(CRAWL, params=mujoco_model)
     with pytest.raises(ParameterError, match=r"3 rows.*1"):
         gym.make(CRAWL, params=gym.make(CRAWL).unwrapped.simulator.default_parameters.replace(rod_mass=np.full(3, 9.0)))
 
@@ -93,8 +93,8 @@ def test_a_constant_that_is_named_wins_over_the_task(backend):
     assert (other.gravity, other.friction) == (0.981, 0.4)
 
 
-def spec_of(room: str = "tensegrity", dt: float = 1e-3, **options: str) -> dict[str, object]:
-    return SimulatorSpec(room, dt, options={"contact": "patch", **options}).table()
+def spec_of(system: str = "tensegrity", dt: float = 1e-3, **options: str) -> dict[str, object]:
+    return SimulatorSpec(system, dt, options={"contact": "patch", **options}).table()
 
 
 def test_params_file_brings_the_options_it_was_fitted_with(tmp_path: Path) -> None:
@@ -104,10 +104,10 @@ def test_params_file_brings_the_options_it_was_fitted_with(tmp_path: Path) -> No
 
 
 def test_params_file_of_another_simulator_is_refused(tmp_path: Path) -> None:
-    """In one sentence that says what differs; constants given as an object are the user's own word."""
+    """In one sentence that says what differs; parameters given as an object are the user's own word."""
     path = TensegrityParameters(friction=0.5).save(tmp_path / "fit.toml", simulator=spec_of())
     for keywords, message in (
-        ({"simulator_options": {"contact": "paper"}}, "contact = 'patch', here it is 'paper'"),
+        ({"options": {"contact": "paper"}}, "contact = 'patch', here it is 'paper'"),
         ({"dt": 5e-4}, r"dt = 0.001 s, this simulator has 0.0005 s"),
     ):
         with pytest.raises(ParameterError, match=message):
@@ -118,8 +118,8 @@ def test_params_file_of_another_simulator_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"another value of (cables|nodes) \(model superball\)"):
         gym.make("TensegrityCrawl-v0", params=path)
     gym.make("TensegrityCrawl-v0", params=TensegrityParameters.load(path))
-    TensegrityParameters().save(path, simulator=spec_of(room="vine"))
-    with pytest.raises(ParameterError, match="room 'vine', this is 'tensegrity'"):
+    TensegrityParameters().save(path, simulator=spec_of(system="vine"))
+    with pytest.raises(ParameterError, match="system 'vine', this is 'tensegrity'"):
         gym.make("TensegrityRoll-v0", params=path)
     TensegrityParameters().save(path, simulator={"contact": "patch"})
     with pytest.raises(FileFormatError, match=r"put its entries into \[simulator.options\]"):
@@ -127,7 +127,7 @@ def test_params_file_of_another_simulator_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_with_a_bad_simulator_table_is_refused(tmp_path):
-    (tmp_path / "fit.toml").write_text("simulator = 3\n[constants]\nrod_mass = 10.0\n")
+    (tmp_path / "fit.toml").write_text("simulator = 3\n[parameters]\nrod_mass = 10.0\n")
     with pytest.raises(FileFormatError, match=r"simulator is 3, expected a table \[simulator\]"):
         gym.make(ROLL, params=tmp_path / "fit.toml")
 
@@ -210,17 +210,17 @@ def test_no_episode_begins_from_a_state_of_absurd_size(env_id, value):
 @pytest.mark.parametrize("backend", ["native", "mujoco"])
 def test_no_physics_step_is_longer_than_a_second(dt, backend):
     with pytest.raises(OptionError, match=r"dt is .*, expected a number \[s\] > 0 and <= 1"):
-        room("block").simulator(dt=dt, backend=backend)
+        system("block").simulator(dt=dt, backend=backend)
     with pytest.raises(OptionError, match=r"expected a number \[s\] > 0 and <= 1"):
         gym.make("SlidingBlock-v0", dt=dt, control_period=dt, backend=backend)
 
 
 def test_a_fit_on_the_ground_truth_is_warned_of(tmp_path):
-    """It replaces what the fit is to be tested on; constants by name, or a file of the ground truth's own, are meant."""
-    engine, truth = (room("arm").simulator(backend=backend) for backend in ("native", "mujoco"))
+    """It replaces what the fit is to be tested on; parameters by name, or a file of the ground truth's own, are meant."""
+    engine, ground_truth = (system("arm").simulator(backend=backend) for backend in ("native", "mujoco"))
     fit = engine.default_parameters.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(engine).table())
-    own, make = truth.default_parameters.save(tmp_path / "own.toml"), functools.partial(gym.make, "ArmReach-v0")
-    for given in (fit, truth.default_parameters):
+    own, make = ground_truth.default_parameters.save(tmp_path / "own.toml"), functools.partial(gym.make, "ArmReach-v0")
+    for given in (fit, ground_truth.default_parameters):
         with pytest.warns(SimulationWarning, match="params replace the parameters of backend 'mujoco'") as told:
             make(backend="mujoco", params=given)
         assert len(told) == 1
@@ -233,7 +233,7 @@ def test_a_fit_on_the_ground_truth_is_warned_of(tmp_path):
 
 @pytest.mark.parametrize("name", ["rod", "colour"])
 def test_names_of_the_structure_in_a_fit_are_checked(tmp_path, name):
-    engine = room("tensegrity").simulator("prism")
+    engine = system("tensegrity").simulator("prism")
     table = SimulatorSpec.of(engine).table()
     table["structure"][name] = "1"
     fit = engine.default_parameters.save(tmp_path / "fit.toml", simulator=table)
@@ -263,7 +263,7 @@ BAD = [
     ({"model": "no/such/file.toml"}, FileFormatError, "no/such/file.toml"),
     ({"model": "octahedron"}, OptionError, "model is 'octahedron', expected superball, prism"),
     ({"model": 3}, OptionError, "model is 3, expected superball, prism, a .toml file or a TensegrityModel"),
-    ({"simulator_options": {"colour": 1}}, OptionError, "'colour'.*contact"),
+    ({"options": {"colour": 1}}, OptionError, "'colour'.*contact"),
     ({"target_speed": (2.0, 1.0)}, OptionError, "target_speed"),
     ({"target_speed": -1.0}, OptionError, "target_speed"),
     ({"target_speed": "fast"}, OptionError, "target_speed is 'fast'"),
@@ -277,8 +277,8 @@ BAD = [
     ({"params": {"friction": True}}, ParameterError, "friction = True is no number"),
     ({"randomize": {"friction": (False, True)}}, ParameterError, r"randomize\['friction'\] is"),
     ({"randomize": {"friction": ("a", "b")}}, ParameterError, r"randomize\['friction'\] is"),
-    ({"simulator_options": "paper"}, OptionError, "simulator_options is 'paper', expected a mapping"),
-    ({"simulator_options": {"dt": 1e-3}}, OptionError, "dt, model and device are keywords of their own"),
+    ({"options": "paper"}, OptionError, "options is 'paper', expected a mapping"),
+    ({"options": {"dt": 1e-3}}, OptionError, "dt, model and device are keywords of their own"),
     ({"dt": "1e-3"}, OptionError, r"dt is '1e-3', expected a number \[s\] > 0"),
     ({"render_mode": "ansi"}, OptionError, "render_mode is 'ansi'"),
 ]
@@ -349,8 +349,8 @@ ODD = ["x", "", True, object(), [1], {}, {"a": 1}, (1, 2, 3), (True, False), flo
 
 @pytest.mark.parametrize("env_id", [task.id for task in tasks()])
 def test_odd_keywords_are_refused_by_name_or_taken(env_id):
-    """No other error comes out, and what is refused is named (of files and of constants, what is in them)."""
-    own = inspect.signature(load(room_of_task(env_id).task(env_id).build)).parameters
+    """No other error comes out, and what is refused is named (of files and of parameters, what is in them)."""
+    own = inspect.signature(load(system_of_task(env_id).task(env_id).build)).parameters
     shared = [field.name for field in dataclasses.fields(Settings)]
     for name, value in itertools.product({*own, *shared} - {"simulate", "model"}, ODD):
         try:
@@ -359,7 +359,7 @@ def test_odd_keywords_are_refused_by_name_or_taken(env_id):
             assert name in str(error) or name in ("params", "randomize"), (name, value, error)
 
 
-@pytest.mark.parametrize(("name", "values"), [("handle", [(True, False)]), ("simulator_options", [0, "", False])])
+@pytest.mark.parametrize(("name", "values"), [("handle", [(True, False)]), ("options", [0, "", False])])
 def test_what_is_no_value_is_not_taken(name, values):
     for value in values:
         with pytest.raises(OptionError, match=name):
@@ -415,7 +415,7 @@ def test_bad_saved_states_and_batches():
     for broken, error, message in (
         ({"queue": np.full((1, 2, 3), 5.0)}, OptionError, "'queue' holds actions beyond"),
         ({"steps": np.array([-1.0])}, OptionError, "'steps' holds other than whole numbers"),
-        ({"constants": saved["constants"] * -1.0}, ParameterError, "rod_mass"),
+        ({"parameters": saved["parameters"] * -1.0}, ParameterError, "rod_mass"),
         ({"rng": [{"bit_generator": "MT19937"}]}, OptionError, "'rng' cannot be used"),
         ({"rng": [{**saved["rng"][0], "state": {"state": -1, "inc": 10**50}}]}, OptionError, "'rng' cannot be used"),
         ({"rng": 3}, ShapeError, "'rng' is 3"),
@@ -467,7 +467,7 @@ OUT_OF_RANGE = [
 
 @pytest.mark.parametrize(("env_id", "keywords", "entry", "value", "message"), OUT_OF_RANGE)
 def test_states_that_no_robot_gets_into_are_refused(env_id, keywords, entry, value, message):
-    """By both doors, and what the robot gets into passes bit for bit."""
+    """By both entry points, and what the robot gets into passes bit for bit."""
     env = gym.make(env_id, **keywords).unwrapped
     env.reset(seed=0)
     env.step(np.ones(env.action_space.shape))
@@ -498,7 +498,7 @@ def test_quaternions_of_another_length_are_refused(backend):
     assert abs(np.linalg.norm(env.state[3:7]) - 1.0) < 1e-12
 
 
-@pytest.mark.parametrize("env_id", [entry.id for owner in rooms().values() for entry in owner.tasks[:1]])
+@pytest.mark.parametrize("env_id", [entry.id for owner in systems().values() for entry in owner.tasks[:1]])
 def test_a_physics_step_that_is_far_too_small_is_refused(env_id):
     with pytest.raises(OptionError, match="at most 10000 are allowed, since nothing can interrupt them"):
         gym.make(env_id, dt=1e-8)
@@ -507,7 +507,7 @@ def test_a_physics_step_that_is_far_too_small_is_refused(env_id):
 @pytest.mark.parametrize(("name", "side"), [("rod_mass", 0), ("cable_damping", 1), ("motor_gain", 1)])
 def test_bounds_that_the_usual_step_cannot_integrate_are_named(name, side):
     env = gym.make(ROLL).unwrapped
-    env.reset(seed=0, options={"constants": {name: env.simulator.default_parameters.specs()[name].bounds[side]}})
+    env.reset(seed=0, options={"parameters": {name: env.simulator.default_parameters.specs()[name].bounds[side]}})
     with pytest.warns(SimulationWarning, match=f"use a smaller dt.*dt is 0.001 s, {name} = .*usually"):
         while not env.step(np.ones(24))[4]["sim_failed"]:
             pass

@@ -19,9 +19,9 @@ from helpers import EVERY_ID, EVERY_WORLD, IDS, ROOT, actions_of, equal, noisy
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import KeywordError, OptionError, ParameterError, ShapeError
-from softgym_envs.rooms import rooms
+from softgym_envs.systems import systems
 
-ONE_PER_ROOM = [room.tasks[0].id for room in rooms().values() if room.tasks]
+ONE_PER_SYSTEM = [system.tasks[0].id for system in systems().values() if system.tasks]
 
 
 # --- Copies -----------------------------------------------------------------------------------------------------------
@@ -36,18 +36,18 @@ def test_a_copy_goes_on_as_the_original_does(env_id, backend):
     actions = actions_of(env, 5)
     for action in actions[:2]:
         env.step(action)
-    twin = copies[IDS.index(env_id) % 2](env)
+    mujoco_model = copies[IDS.index(env_id) % 2](env)
     for k, action in enumerate(actions[2:]):
         if k == 2:
-            np.testing.assert_array_equal(twin.reset()[0], env.reset()[0])
+            np.testing.assert_array_equal(mujoco_model.reset()[0], env.reset()[0])
         *ours, info = env.step(action)
-        *theirs, other = twin.step(action)
+        *theirs, other = mujoco_model.step(action)
         equal(dict(enumerate(ours)), dict(enumerate(theirs)))
         equal(info, other)
-    assert twin.unwrapped.simulator is not env.unwrapped.simulator and twin.spec.id == env_id
+    assert mujoco_model.unwrapped.simulator is not env.unwrapped.simulator and mujoco_model.spec.id == env_id
 
 
-@pytest.mark.parametrize("env_id", ONE_PER_ROOM)
+@pytest.mark.parametrize("env_id", ONE_PER_SYSTEM)
 def test_a_copy_of_a_batch_goes_on_and_one_before_the_first_reset_begins(env_id):
     envs = gym.make_vec(env_id, num_envs=3, max_episode_steps=2, **noisy(env_id))
     unborn = pickle.loads(pickle.dumps(envs))
@@ -56,16 +56,16 @@ def test_a_copy_of_a_batch_goes_on_and_one_before_the_first_reset_begins(env_id)
     envs.reset(seed=1)
     actions = actions_of(envs, 4)
     envs.step(actions[0])
-    twin = pickle.loads(pickle.dumps(envs))
+    mujoco_model = pickle.loads(pickle.dumps(envs))
     for action in actions[1:]:
-        equal(envs.step(action)[4], twin.step(action)[4])
+        equal(envs.step(action)[4], mujoco_model.step(action)[4])
     np.testing.assert_array_equal(unborn.reset(seed=4)[0], envs.reset(seed=4)[0])
 
 
 def test_model_objects_are_copied_with_the_environment():
-    for room in rooms().values():
-        for task in room.tasks[:1]:
-            env = gym.make(task.id, model=room.model(task.model))
+    for system in systems().values():
+        for task in system.tasks[:1]:
+            env = gym.make(task.id, model=system.model(task.model))
             env.reset(seed=0)
             pickle.loads(pickle.dumps(env)).step(actions_of(env, 1)[0])
 
@@ -85,7 +85,7 @@ def test_a_spec_of_an_object_of_constants_keeps_what_the_task_fixes():
 
 
 @pytest.mark.parametrize("kind", ["object", "mapping", "string", "path"])
-@pytest.mark.parametrize("env_id", ONE_PER_ROOM)
+@pytest.mark.parametrize("env_id", ONE_PER_SYSTEM)
 def test_a_spec_returns_from_json_with_its_constants(env_id, kind, tmp_path):
     parameters = gym.make(env_id).unwrapped.simulator.default_parameters
     name = next(
@@ -124,7 +124,7 @@ def test_reset_and_step_give_the_same_keys(env_id):
 def test_minari_collects_episodes_with_their_infos(tmp_path, monkeypatch):
     minari, _ = pytest.importorskip("minari"), pytest.importorskip("jax")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    for env_id in ONE_PER_ROOM:
+    for env_id in ONE_PER_SYSTEM:
         env = minari.DataCollector(gym.make(env_id), record_infos=True)
         for seed in range(2):
             env.reset(seed=seed)
@@ -137,7 +137,7 @@ def test_minari_collects_episodes_with_their_infos(tmp_path, monkeypatch):
         env.close()
 
 
-@pytest.mark.parametrize("env_id", ONE_PER_ROOM)
+@pytest.mark.parametrize("env_id", ONE_PER_SYSTEM)
 def test_infos_of_an_episode_can_be_stacked(env_id):
     """What Minari's DataCollector demands, without it: one structure, numbers and arrays of one shape."""
     env = gym.make(env_id)
@@ -187,7 +187,7 @@ def test_without_autoreset_rows_wait_for_a_mask():
 # --- Tensors, videos, learners ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("env_id", ONE_PER_ROOM)
+@pytest.mark.parametrize("env_id", ONE_PER_SYSTEM)
 def test_actions_may_be_tensors(env_id):
     torch = pytest.importorskip("torch")
     env, envs = gym.make(env_id), gym.make_vec(env_id, num_envs=2)

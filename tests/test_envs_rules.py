@@ -1,4 +1,5 @@
-"""Every rule of an environment over every id and world of the rooms on the list; their long walks are in test_envs_steps.py."""
+"""Every rule of an environment over every id and world of the systems on the list; their long walks are in
+test_envs_steps.py."""
 
 import json
 import subprocess
@@ -9,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from helpers import EVERY_ID, EVERY_WORLD, equal, noisy, room_of_id
+from helpers import EVERY_ID, EVERY_WORLD, equal, noisy, system_of_id
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.simulator import Simulator
@@ -38,7 +39,7 @@ def test_spec_is_json_and_time_is_limited(env_id):
     again.reset(seed=0)
     ends = [again.step(again.action_space.sample())[2:4] for _ in range(2)]
     assert ends == [(False, False), (False, True)]
-    assert spec.max_episode_steps == room_of_id(env_id).task(env_id).max_episode_steps
+    assert spec.max_episode_steps == system_of_id(env_id).task(env_id).max_episode_steps
 
 
 def test_registering_twice_is_silent():
@@ -58,7 +59,7 @@ def test_no_import_line_is_needed_and_importing_is_light():
 
 @EVERY_ID
 def test_both_backends_have_the_same_spaces_and_protocols(env_id):
-    worlds = [gym.make(env_id, backend=backend).unwrapped for backend in ("native", *room_of_id(env_id).truths)]
+    worlds = [gym.make(env_id, backend=backend).unwrapped for backend in ("native", *system_of_id(env_id).ground_truths)]
     for env in worlds:
         assert env.observation_space == worlds[0].observation_space
         assert env.action_space == worlds[0].action_space

@@ -5,7 +5,7 @@ import inspect
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers import WORLDS, actions_of, room_of_id
+from helpers import WORLDS, actions_of, system_of_id
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.task import load
@@ -13,7 +13,7 @@ from softgym_envs.core.task import load
 
 def obs_modes(env_id):
     """Those of the id; ("",) if it has but one."""
-    build = load(room_of_id(env_id).task(env_id).build)
+    build = load(system_of_id(env_id).task(env_id).build)
     return ("sensors", "state") if "obs_mode" in inspect.signature(build).parameters else ("",)
 
 

@@ -9,27 +9,27 @@ import pytest
 from helpers import load_script
 
 from softgym_envs.core.files import read_json, read_toml
-from softgym_envs.rooms import rooms, tasks
+from softgym_envs.systems import systems, tasks
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_vine_and_its_twin_are_timed_as_one_robot_that_leans_on_something():
+def test_the_vine_and_its_mujoco_model_are_timed_as_one_robot_that_leans_on_something():
     """The same links, no muscles in either, and the tube touches in most control steps of both."""
     pytest.importorskip("mujoco")
     pytest.importorskip("osqp")
     bench = load_script("benchmarks/vine.py")
-    ours, theirs = bench.VineSimulator(bench.LEANING, bending="linear"), bench.VineTwin(bench.LEANING, bending="linear")
+    ours, theirs = bench.VineSimulator(bench.LEANING, bending="linear"), bench.MujocoVine(bench.LEANING, bending="linear")
     assert ours.model == theirs.model == bench.LEANING and bench.LEANING.num_sections == 0
     assert ours.control_names == theirs.control_names == ("growth",)
-    assert theirs.mj_model().nu == 1, "the twin computes more than growth"
+    assert theirs.mj_model().nu == 1, "the MuJoCo model computes more than growth"
     assert all(bench.rollout_run(side, 0.1)[1]() > 0.5 for side in (ours, theirs))
 
 
 def test_the_committed_ratio_is_of_a_robot_in_contact():
     speed = read_json(ROOT / "results/vine_speed/numbers.json")["speed"]
-    shares = speed["mujoco_twin_over_lab_model"]["share_of_control_steps_in_contact"]
-    assert set(shares) == {"lab_model", "mujoco_twin"} and min(shares.values()) > 0.5
+    shares = speed["mujoco_model_over_lab_model"]["share_of_control_steps_in_contact"]
+    assert set(shares) == {"lab_model", "mujoco_model"} and min(shares.values()) > 0.5
 
 
 def test_the_committed_speeds_are_what_was_asked():
@@ -52,10 +52,10 @@ def test_the_stress_test_runs_whole_episodes_and_says_when_it_did_not():
     assert not stress.figures_of([tally], [1.0], 1.0, stress.Args())["passed"]
 
 
-def test_every_room_is_stressed():
+def test_every_system_is_stressed():
     stress = load_script("tests/stress.py")
     assert {case.env_id for case in stress.cases("")} == {task.id for task in tasks()}
-    assert set(stress.CASES) <= set(rooms())
+    assert set(stress.CASES) <= set(systems())
 
 
 def test_the_committed_stress_test_is_of_whole_episodes():

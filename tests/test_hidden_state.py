@@ -14,7 +14,7 @@ from softgym_envs.core.base import PlainStructure
 from softgym_envs.core.conformance import PROMISES, Inputs, case_of
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.core.recipe import Experiment, Recipe, Stage
+from softgym_envs.core.procedure import Experiment, Procedure, Stage
 from softgym_envs.core.trajectory import Trajectory
 
 pytest.importorskip("mujoco")
@@ -62,11 +62,11 @@ def chain() -> str:
 
 
 def world(folder: Path, model: Any = MODEL, states: Any = SUMS) -> Any:
-    from softgym_envs.core.mjcf import MjcfTruth
+    from softgym_envs.engines.mujoco.mjcf import MjcfGroundTruth
 
     (folder / "chain.xml").write_text(chain(), "utf-8")
     (folder / "chain.toml").write_bytes(fuzz.toml({"mjcf": "chain.xml", "states": states, "controls": CONTROLS}))
-    return MjcfTruth(model, "chain", folder / "chain.toml")
+    return MjcfGroundTruth(model, "chain", folder / "chain.toml")
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
@@ -75,36 +75,36 @@ def test_it_keeps_every_promise_of_a_simulator(tmp_path: Path, promise: Any) -> 
 
 
 def test_joints_share_what_ours_say_and_sums_of_them_are_ours(tmp_path: Path) -> None:
-    truth = world(tmp_path)
-    assert truth.nx == 6 + 2 * JOINTS and truth.state_names[6] == "unseen_mjcf.qpos0"
-    state = truth.embed(np.array([0.4, -0.2, 0.1, 1.0, 0.0, -1.0]))
+    ground_truth = world(tmp_path)
+    assert ground_truth.nx == 6 + 2 * JOINTS and ground_truth.state_names[6] == "unseen_mjcf.qpos0"
+    state = ground_truth.embed(np.array([0.4, -0.2, 0.1, 1.0, 0.0, -1.0]))
     np.testing.assert_allclose(state[6 : 6 + JOINTS], np.repeat([0.1, -0.05, 0.025], PIECES), atol=1e-12)
-    after, status = truth.step(state[None], np.full((1, 3), 0.05), substeps=20)
+    after, status = ground_truth.step(state[None], np.full((1, 3), 0.05), substeps=20)
     hidden = after[0, 6:].reshape(2, SEGMENTS, PIECES)
     np.testing.assert_allclose(after[0, :6].reshape(2, 3), hidden.sum(axis=2), atol=1e-12)
     assert status[0] == 0 and np.ptp(hidden[0], axis=1).max() > 1e-3  # pieces of a segment move otherwise than it
 
 
 def test_tips_and_tendons_are_read_and_the_joints_follow_a_tip_that_is_set(tmp_path: Path) -> None:
-    truth = world(tmp_path, TIP, READ)
+    ground_truth = world(tmp_path, TIP, READ)
     angles = 0.1 * np.arange(1, JOINTS + 1)  # of pieces, where every joint is bent alike
     x, z = 0.05 * np.sin(angles).sum(), -0.05 * np.cos(angles).sum()
     wanted = np.array([x, z, 0.1, 0.0, 0.01 * angles[-1], 0.0])
-    (after,), status = truth.step(truth.embed(wanted)[None], np.zeros((1, 3)))
+    (after,), status = ground_truth.step(ground_truth.embed(wanted)[None], np.zeros((1, 3)))
     assert status[0] == 0
     np.testing.assert_allclose(after[:2], wanted[:2] + 0.002 * after[2:4], atol=1e-4)
     assert after[4] == pytest.approx(wanted[4] + 0.002 * after[5], abs=1e-6)
 
 
-def record(truth: Any, rng: Any, *, steps: int, parameters: Any = None) -> Trajectory:
+def record(ground_truth: Any, rng: Any, *, steps: int, parameters: Any = None) -> Trajectory:
     controls = rng.uniform(-0.1, 0.1, (steps // 20, 3))
-    states, _ = truth.rollout(truth.initial_state(), controls[None], parameters, substeps=20)
-    return Trajectory.from_rollout(truth, states[0], controls, substeps=20)
+    states, _ = ground_truth.rollout(ground_truth.initial_state(), controls[None], parameters, substeps=20)
+    return Trajectory.from_rollout(ground_truth, states[0], controls, substeps=20)
 
 
 def test_hidden_state_is_not_recorded(tmp_path: Path) -> None:
-    recipe = Recipe(experiments=(Experiment("shaken", record, 200),), stages=(Stage("all", "shaken", (), "one_step"),))
-    recording = recipe.record_one("shaken", world(tmp_path), np.random.default_rng(0))
+    procedure = Procedure(experiments=(Experiment("shaken", record, 200),), stages=(Stage("all", "shaken", (), "one_step"),))
+    recording = procedure.record_one("shaken", world(tmp_path), np.random.default_rng(0))
     assert recording.names == MODEL.layout.names
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softgym_envs.core import kernel_cache, warp_engine
 from softgym_envs.core.errors import StorageError
-from softgym_envs.core.kernel_cache import load_whole
-from softgym_envs.core.numba_engine import inner, kernel
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.engines import kernel_cache
+from softgym_envs.engines.kernel_cache import load_whole
+from softgym_envs.engines.numba.engine import inner, kernel
+from softgym_envs.engines.warp import engine as warp_engine
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 
 CODE = bytes(range(256)) * 8
 
@@ -146,8 +147,8 @@ def test_every_kernel_of_numba_that_python_calls_is_announced_when_it_is_compile
 
 CALLER = """
 import sys
-from softgym_envs.core.numba_engine import kernel
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.engines.numba.engine import kernel
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from called import scale
 
 @kernel
@@ -172,7 +173,7 @@ def test_a_changed_function_in_another_file_is_compiled_anew(tmp_path):
     assert run(5.0) == ["0", "15.0"]
 
 
-def test_numba_goes_on_without_room(tmp_path, monkeypatch, capfd):
+def test_numba_goes_on_without_system(tmp_path, monkeypatch, capfd):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -186,7 +187,7 @@ def test_numba_goes_on_without_room(tmp_path, monkeypatch, capfd):
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write")
 def test_without_a_home_caches_are_temporary(tmp_path):
     """No kernel is compiled here: Warp starts, and Numba's functions find a place."""
-    code = "import softgym_envs.core.warp_engine, warp; print(warp.config.kernel_cache_dir)"
+    code = "import softgym_envs.engines.warp.engine, warp; print(warp.config.kernel_cache_dir)"
     none = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "WARP_CACHE_PATH": "/proc/none", "TMPDIR": str(tmp_path)}
     root = str(Path(__file__).parent.parent)
     environment = {**os.environ, **none, "PYTHONPATH": os.pathsep.join([root, *sys.path])}

@@ -7,10 +7,10 @@ import pytest
 
 from softgym_envs.core.base import pull_back
 from softgym_envs.core.errors import OptionError, StructureError
-from softgym_envs.loop.arm_task import INCREMENT
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import LoopModel, baxter6, baxter12, baxter24
-from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.arm_task import INCREMENT
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import LoopModel, baxter6, baxter12, baxter24
+from softgym_envs.systems.loop.parameters import LoopParameters
 
 SERVO = {"servo_stiffness": (80.0, 90.0, 70.0, 60.0, 60.0, 40.0, 20.0), "servo_damping": 5.0}
 
@@ -112,13 +112,13 @@ def test_too_little_damping_for_the_step_is_warned_of():
 
 def test_a_loop_that_falls_gains_no_energy_or_is_warned_of():
     """Energy at the middle of steps; at both dampings' lower bounds that of states, whose speeds lag, swings by 6 J."""
-    constants = LoopParameters(loop_damping=1e-4, arm_damping=0.01)
+    parameter_values = LoopParameters(loop_damping=1e-4, arm_damping=0.01)
     simulator = LoopSimulator(dt=1e-3)
-    assert "gain energy" in simulator.caution(constants)
+    assert "gain energy" in simulator.caution(parameter_values)
     with pytest.warns(UserWarning, match="gain energy"):
-        states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 800, 7)), constants)
+        states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 800, 7)), parameter_values)
     with pytest.warns(UserWarning, match="gain energy"):
-        rows = np.repeat(simulator.tree_constants(constants, 1), 800, axis=0)
+        rows = np.repeat(simulator.tree_constants(parameter_values, 1), 800, axis=0)
     q, v = states[0, :, : simulator.mechanism.n], states[0, 1:, simulator.mechanism.n :]
     energy = simulator.mechanism.energies(0.5 * (q[1:] + q[:-1]), v, rows).sum(axis=1)
     assert status[0] == 0 and np.ptp(energy) > 30.0
@@ -128,9 +128,9 @@ def test_a_loop_that_falls_gains_no_energy_or_is_warned_of():
 def test_the_loop_relaxes_where_it_can_and_says_where_it_cannot():
     model = LoopModel()
     arm = np.array(model.start) + np.array([[0.1, 0.05, 0.0, -0.1, 0.0, 0.1, 0.2], [0.0] * 7])
-    constants = model.tree_constants(LoopParameters(clamp_x=np.array([0.05, 0.0])).to_matrix(2))
-    q, torque = model.relax(arm, constants)
-    h, _ = model.mechanism.gaps(q, constants)
+    parameter_values = model.tree_constants(LoopParameters(clamp_x=np.array([0.05, 0.0])).to_matrix(2))
+    q, torque = model.relax(arm, parameter_values)
+    h, _ = model.mechanism.gaps(q, parameter_values)
     assert np.abs(h).max() < 1e-9 and np.array_equal(q[:, :7], arm)
     np.testing.assert_allclose(torque[1], model.hold, atol=1e-9)
     nodes = model.nodes(np.hstack([q, np.zeros_like(q)]))

@@ -6,10 +6,10 @@ import pytest
 from helpers import urdf
 
 from softgym_envs.core.errors import OptionError, SoftgymError
-from softgym_envs.loop.loop_file import read_model
-from softgym_envs.loop.model import ARM, ARM_FILE, LoopModel
 from softgym_envs.mechanics.tree_file import load_tree
-from softgym_envs.rooms import room
+from softgym_envs.systems import system
+from softgym_envs.systems.loop.loop_file import read_model
+from softgym_envs.systems.loop.model import ARM, ARM_FILE, LoopModel
 
 OWN = [f"joint{i}" for i in range(7)]
 
@@ -93,6 +93,6 @@ def test_a_loop_that_the_arm_cannot_hold_is_refused(tmp_path):
 
 def test_other_bad_models_are_named(tmp_path):
     with pytest.raises(OptionError, match=r"\.toml"):
-        room("loop").model("nothing")
+        system("loop").model("nothing")
     with pytest.raises(SoftgymError, match="no_such"):
         gym.make("softgym_envs:LoopReach-v0", model=str(tmp_path / "no_such.toml"))

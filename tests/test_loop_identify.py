@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.loop.arm_task import INCREMENT
-from softgym_envs.loop.build import held
-from softgym_envs.loop.controllers import POSES, excite
-from softgym_envs.loop.estimate import COLUMNS, Estimator
-from softgym_envs.loop.identify import OFFSET, PSI, THETA
-from softgym_envs.loop.model import LoopModel
 from softgym_envs.mechanics.mechanism import Mechanism
+from softgym_envs.systems.loop.arm_task import INCREMENT
+from softgym_envs.systems.loop.build import held
+from softgym_envs.systems.loop.controllers import POSES, excite
+from softgym_envs.systems.loop.estimate import COLUMNS, Estimator
+from softgym_envs.systems.loop.identify import OFFSET, PSI, THETA
+from softgym_envs.systems.loop.model import LoopModel
 
 ID = "softgym_envs:LoopIdentify-v0"
 
@@ -84,7 +84,7 @@ def test_a_replay_of_other_episodes_does_not():
 def test_a_loop_that_is_bent_too_far_kinks():
     """The stiff one at a pose that the soft one bears; by then the arm knows the moment."""
     envs = gym.make_vec(ID, num_envs=2)
-    envs.reset(seed=3, options={"constants": {"theta_stiffness": np.array([1.0, 8.0])}})
+    envs.reset(seed=3, options={"parameters": {"theta_stiffness": np.array([1.0, 8.0])}})
     for t in range(150):
         pose = np.tile(0.5 * min(t / 100, 1.0) * POSES[0], (2, 1)).astype(np.float32)
         observation, _, terminated, _, info = envs.step(pose)
@@ -95,13 +95,14 @@ def test_a_loop_that_is_bent_too_far_kinks():
     np.testing.assert_allclose(observation[:, 18], info["theta_moment"], rtol=0.05)
 
 
-def test_the_truth_decides_nothing_but_success_and_kinks():
-    """Same motion and noise, another truth beside it, which it bears: all observations and rewards but bonuses are the same."""
+def test_the_ground_truth_decides_nothing_but_success_and_kinks():
+    """Same motion and noise, another ground truth beside it, which it bears: all observations and rewards but bonuses are the
+    same."""
     found = []
-    for truth in (2.0, 7.0):
+    for ground_truth in (2.0, 7.0):
         env = gym.make(ID).unwrapped
         env.reset(seed=5)
-        env.episodes.context[:, 15:17] = truth
+        env.episodes.context[:, 15:17] = ground_truth
         found.append([env.step(np.full(7, 0.5, np.float32))[:2] for _ in range(3)])
     for (a, r), (b, s) in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -132,14 +133,14 @@ def test_sensitivities_are_differences_of_predictions():
 
 @pytest.mark.parametrize("parts", [0, 2])
 def test_a_prediction_is_that_of_the_mechanism_with_all_its_constants(parts):
-    """The kernel knows only what is estimated; motion and sensitivities by all 26 constants and more are the same."""
+    """The kernel knows only what is estimated; motion and sensitivities by all 26 parameters and more are the same."""
     model = held(LoopModel(6, spring_parts=parts))
     estimator = Estimator(model, 0.02, 0.008, (THETA, PSI), OFFSET)
-    mechanism, belief = Mechanism(model.tree, 0.01, model.constants), estimator.prior
+    mechanism, belief = Mechanism(model.tree, 0.01, model.parameter_values), estimator.prior
     belief.theta[:] += 0.1 * np.random.default_rng(3).standard_normal(belief.theta.shape)
     for u in model.hold + 0.5 * np.random.default_rng(2).uniform(-1, 1, (5, 7)) * INCREMENT:
-        constants = estimator.constants(belief.theta)
-        motion = mechanism.simulate(belief.state, u[None, None], constants, substeps=2)
+        parameter_values = estimator.parameter_values(belief.theta)
+        motion = mechanism.simulate(belief.state, u[None, None], parameter_values, substeps=2)
         ways = model.tree_slopes(model.parameters_class().to_matrix(1))[0][:, COLUMNS]
         slopes = mechanism.sensitivities(motion, belief.slopes, ways)[:, -1]
         belief = estimator.predict(belief, u[None])

@@ -1,46 +1,48 @@
-"""What the model's step and its smooth law of dry friction leave open, by truths with other ones."""
+"""What the model's step and its smooth law of dry friction leave open, by ground truths with other ones."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from softgym_envs.core.recipe import in_half_steps
+from softgym_envs.core.procedure import in_half_steps
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import ARM, FRICTION, LoopModel
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import DAMPING, RECIPE, STIFFNESS, manipulation
-from softgym_envs.loop.springs import factor_names
-from softgym_envs.loop.tracking import creeping, held, pulled, tracker
-from sysid import run_recipe
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import ARM, FRICTION, LoopModel
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.procedure import DAMPING, PROCEDURE, STIFFNESS, manipulation
+from softgym_envs.systems.loop.springs import factor_names
+from softgym_envs.systems.loop.tracking import creeping, held, pulled, tracker
+from sysid import run_procedure
 
-TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
-
-
-def recorded(truth, seconds, constants=TRUTH, scale=0.3):
-    return manipulation(truth, np.random.default_rng(0), steps=round(seconds / truth.dt), parameters=constants, scale=scale)
+GROUND_TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
 
 
-def test_half_of_the_step_is_nearer_to_a_truth_in_fine_steps():
+def recorded(ground_truth, seconds, parameter_values=GROUND_TRUTH, scale=0.3):
+    return manipulation(
+        ground_truth, np.random.default_rng(0), steps=round(seconds / ground_truth.dt), parameters=parameter_values, scale=scale
+    )
+
+
+def test_half_of_the_step_is_nearer_to_a_ground_truth_in_fine_steps():
     """Torques are held for 10 ms: of first order at worst, so at least half of the errors goes."""
     recording = recorded(LoopSimulator(dt=1e-3), 2.0)
     noise = {**dict.fromkeys(ARM, 2e-4), **{f"control:{name}": 0.02 for name in ARM}}
     sizes = []
     for simulator in (held(LoopSimulator()), in_half_steps(held(LoopSimulator()))):
-        errors = tracker(simulator, pulled(held(LoopSimulator()), recording)).anchored(TRUTH.to_vector(), noise)
-        found, good = errors.errors(TRUTH.to_vector()[None])
+        errors = tracker(simulator, pulled(held(LoopSimulator()), recording)).anchored(GROUND_TRUTH.to_vector(), noise)
+        found, good = errors.errors(GROUND_TRUTH.to_vector()[None])
         assert good.all()
         sizes.append(np.sqrt(np.mean(found**2)))
     assert sizes[1] < 0.55 * sizes[0]
 
 
 def test_another_law_of_friction_is_within_the_intervals_and_a_diagnostic_names_it():
-    """A truth whose friction sets in over a quarter more speed: less is told where it acts."""
-    rubbed = TRUTH.replace(**dict.fromkeys(FRICTION, 0.15))
+    """A ground truth whose friction sets in over a quarter more speed: less is told where it acts."""
+    rubbed = GROUND_TRUTH.replace(**dict.fromkeys(FRICTION, 0.15))
     clean, rng = recorded(creeping(LoopSimulator()), 4.0, rubbed, scale=None), np.random.default_rng(1)
     data = replace(clean.with_noise(rng, 5e-4), controls=clean.controls + 0.05 * rng.standard_normal(clean.controls.shape))
-    stage = replace(RECIPE.laboratory, free=(*DAMPING, *FRICTION))
-    fit = run_recipe(RECIPE, LoopSimulator(), TrajectorySet((data,)), start=TRUTH, stages=(stage,)).stages[0].fit
+    stage = replace(PROCEDURE.from_recordings, free=(*DAMPING, *FRICTION))
+    fit = run_procedure(PROCEDURE, LoopSimulator(), TrajectorySet((data,)), start=GROUND_TRUTH, stages=(stage,)).stages[0].fit
     off = {e.name: abs(e.value - getattr(rubbed, e.name)) / e.std for e in fit.estimates}
     assert off["friction_w0"] > 2.5  # what noise alone leaves open misses it
     assert all(e.interval[0] <= getattr(rubbed, e.name) <= e.interval[1] for e in fit.estimates)
@@ -54,16 +56,18 @@ def test_springs_that_are_not_alike_move_a_fit_as_its_diagnostic_says():
     model, factor = replace(LoopModel(), spring_parts=1), 0.05
     own = LoopSimulator(model)
     names = factor_names(1)
-    stage = replace(RECIPE.laboratory, free=STIFFNESS)
+    stage = replace(PROCEDURE.from_recordings, free=STIFFNESS)
     grouped = replace(
-        RECIPE, choices={}, alike={"springs unlike": (factor, lambda s: replace(s, model=replace(s.model, spring_parts=1)))}
+        PROCEDURE, choices={}, alike={"springs unlike": (factor, lambda s: replace(s, model=replace(s.model, spring_parts=1)))}
     )
 
     def fitted(**factors):
-        truth = own.default_parameters.replace(**{name: getattr(TRUTH, name) for name in TRUTH.names()}, **factors)
-        clean, rng = recorded(own, 3.0, truth, scale=None), np.random.default_rng(1)
+        ground_truth = own.default_parameters.replace(
+            **{name: getattr(GROUND_TRUTH, name) for name in GROUND_TRUTH.names()}, **factors
+        )
+        clean, rng = recorded(own, 3.0, ground_truth, scale=None), np.random.default_rng(1)
         data = replace(clean.with_noise(rng, 2e-4), controls=clean.controls + 0.02 * rng.standard_normal(clean.controls.shape))
-        fit = run_recipe(grouped, LoopSimulator(), TrajectorySet((data,)), start=TRUTH, stages=(stage,)).stages[0].fit
+        fit = run_procedure(grouped, LoopSimulator(), TrajectorySet((data,)), start=GROUND_TRUTH, stages=(stage,)).stages[0].fit
         return fit, np.log([getattr(fit.parameters, name) for name in STIFFNESS])
 
     fit, alike = fitted()

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError, StructureError
-from softgym_envs.loop.model import ARM, CONSTANTS, START, LoopModel
 from softgym_envs.mechanics import Mechanism
+from softgym_envs.systems.loop.model import ARM, PARAMETERS, START, LoopModel
 
 
 def mechanism_of(model):
-    return Mechanism(model.tree, 0.01, CONSTANTS)
+    return Mechanism(model.tree, 0.01, PARAMETERS)
 
 
 def at_start(model):
@@ -43,18 +43,18 @@ def test_arm_is_baxters():
 
 def test_loop_rests_close_to_a_regular_polygon_and_stays_there_under_feedback():
     model = LoopModel()
-    mechanism, constants = mechanism_of(model), model.defaults
-    rest = mechanism.rest(at_start(model), constants=constants, held=ARM)
-    assert rest.status[0] == 0 and np.abs(mechanism.gaps(rest.q, constants)[0]).max() < 1e-10
+    mechanism, parameter_values = mechanism_of(model), model.defaults
+    rest = mechanism.rest(at_start(model), parameter_values=parameter_values, held=ARM)
+    assert rest.status[0] == 0 and np.abs(mechanism.gaps(rest.q, parameter_values)[0]).max() < 1e-10
     sag = np.abs(rest.q[0, 7:]).max()
     assert 1e-4 < sag < 0.1, sag  # 1.3 N on springs of some N m/rad
     assert np.abs(rest.needed[0, :7]).max() < 40  # the motors can hold it
     control = rest.needed[:, :7]
-    start = mechanism.rest_state(rest.q, control, constants)
+    start = mechanism.rest_state(rest.q, control, parameter_values)
     gain = np.zeros((7, mechanism.nx))
     gain[:, :7] = np.diag([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
     forward = np.repeat((control + rest.q[:, :7] @ gain[:, :7])[:, None], 500, axis=1)
-    motion = mechanism.simulate(start, forward, constants, gains=gain)
+    motion = mechanism.simulate(start, forward, parameter_values, gains=gain)
     assert motion.status[0] == 0
     assert np.abs(motion.states[0, :, : mechanism.n] - rest.q).max() < 1e-8
     pulled = motion.multipliers[0, -1] / mechanism.dt
@@ -63,10 +63,10 @@ def test_loop_rests_close_to_a_regular_polygon_and_stays_there_under_feedback():
 
 def test_damped_step_map_under_feedback_is_stable_and_rank_is_50_of_62():
     model = LoopModel()
-    mechanism, constants = mechanism_of(model), model.defaults
-    rest = mechanism.rest(at_start(model), constants=constants, held=ARM)
-    state = mechanism.rest_state(rest.q, rest.needed[:, :7], constants)
-    A, B, _ = (part[0] for part in mechanism.linearize(state, rest.needed[:, :7], constants))
+    mechanism, parameter_values = mechanism_of(model), model.defaults
+    rest = mechanism.rest(at_start(model), parameter_values=parameter_values, held=ARM)
+    state = mechanism.rest_state(rest.q, rest.needed[:, :7], parameter_values)
+    A, B, _ = (part[0] for part in mechanism.linearize(state, rest.needed[:, :7], parameter_values))
     gain = np.zeros((7, mechanism.nx))
     gain[:, :7] = np.diag([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
     assert np.linalg.matrix_rank(A, tol=1e-9 * np.abs(A).max()) == 50

@@ -6,13 +6,13 @@ import pytest
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import Differentiable, finite_differences
-from softgym_envs.loop.controllers import slip, thrust
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import CLAMP, LoopModel, hanging12
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.peg import PegPlaces
-from softgym_envs.loop.sight import windings
+from softgym_envs.systems.loop.controllers import slip, thrust
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import CLAMP, LoopModel, hanging12
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.observation import windings
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.peg import PegPlaces
 
 ID = "softgym_envs:LoopPeg-v0"
 
@@ -42,7 +42,7 @@ def test_who_does_not_see_it_or_does_nothing_fails():
 
 
 def within():
-    """Constants of a peg that is within the loop, below its upper link."""
+    """Parameters of a peg that is within the loop, below its upper link."""
     back = -0.15 * np.sqrt(0.5)  # the tip is towards the arm, and up under the gripper's link: the hand is then let down
     return LoopParameters(clamp_x=back, clamp_y=back, clamp_z=0.29)
 
@@ -51,7 +51,7 @@ def test_the_loop_lies_on_the_peg_in_both_worlds():
     """Pressed onto the peg by the same torques, both come to rest at the same place but for the depth of the contact."""
     model = LoopModel(12, hanging=True, servo_stiffness=(200.0,) * 7, servo_damping=20.0)
     found = {}
-    for kind, substeps in ((LoopSimulator, 5), (LoopTwin, 50)):
+    for kind, substeps in ((LoopSimulator, 5), (MujocoLoop, 50)):
         simulator = kind(model=model)
         parameters = within()
         press = model.hold + np.array([0.0, 12.0, 0.0, 0.0, 0.0, 0.0, 0.0])  # s1 lets the hand down
@@ -62,7 +62,7 @@ def test_the_loop_lies_on_the_peg_in_both_worlds():
         assert status[0] == 0 and np.isfinite(states).all()
         height = [model.mechanism.pose("H", np.ascontiguousarray(x[:, -1, : model.n]))[1][0, 2] for x in (states, away)]
         found[kind.__name__] = (model.nodes(states[:, -1])[0], height[0] - height[1])
-    ours, theirs = found["LoopSimulator"], found["LoopTwin"]
+    ours, theirs = found["LoopSimulator"], found["MujocoLoop"]
     assert ours[1] > 1e-3 and theirs[1] > 1e-3  # the peg carries a part of what the hand presses with
     assert np.linalg.norm(ours[0] - theirs[0], axis=1).max() < 0.03
 

@@ -4,13 +4,13 @@ import gymnasium as gym
 import numpy as np
 
 from softgym_envs.envs.drawing import scene_of
-from softgym_envs.loop.bend import PERIOD, TIME
-from softgym_envs.loop.build import held
-from softgym_envs.loop.model import LoopModel
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.picture import clamp_force, loop_scene
 from softgym_envs.rendering import PygameRenderer, default_camera
 from softgym_envs.rendering.colors import FORCE
+from softgym_envs.systems.loop.bend import PERIOD, TIME
+from softgym_envs.systems.loop.build import held
+from softgym_envs.systems.loop.model import LoopModel
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.picture import clamp_force, loop_scene
 
 
 def test_the_force_on_the_clamp_is_that_of_statics():

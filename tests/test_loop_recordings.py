@@ -9,34 +9,34 @@ import pytest
 
 from scripts.identify import Args, main
 from softgym_envs.core.errors import DataError
-from softgym_envs.core.recordings import read_csv
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.manipulation import SCALES
-from softgym_envs.loop.model import ARM, FRICTION
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import DAMPING, OFFSETS, RECIPE, STIFFNESS, manipulation
-from softgym_envs.loop.tracking import held, named, pulled, resting_rows, thinned, tracker
-from softgym_envs.mechanics.following import Following
+from softgym_envs.data.recordings import read_csv
+from softgym_envs.mechanics.closed_loop import Following
 from softgym_envs.mechanics.innovations import innovations, smoothed
-from sysid.recipe.stage import fit_stage
-from sysid.recipe.stage_problem import stage_problem
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.manipulation import SCALES
+from softgym_envs.systems.loop.model import ARM, FRICTION
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.procedure import DAMPING, OFFSETS, PROCEDURE, STIFFNESS, manipulation
+from softgym_envs.systems.loop.tracking import held, named, pulled, resting_rows, thinned, tracker
+from sysid.procedure.stage import fit_stage
+from sysid.procedure.stage_problem import stage_problem
 
-TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
+GROUND_TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
 NOISE = {**dict.fromkeys(ARM, 2e-3), **{f"control:{name}": 0.2 for name in ARM}}
 
 
 @cache
 def native(steps=400):
-    return manipulation(LoopSimulator(), np.random.default_rng(0), steps=steps, parameters=TRUTH)
+    return manipulation(LoopSimulator(), np.random.default_rng(0), steps=steps, parameters=GROUND_TRUTH)
 
 
-def twin(period):
+def mujoco_model(period):
     """A slow motion: steps of 10 ms are fine for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SCALES, 12, 0.2)
-        return manipulation(LoopTwin(), np.random.default_rng(1), steps=2500, parameters=TRUTH, period=period)
+        return manipulation(MujocoLoop(), np.random.default_rng(1), steps=2500, parameters=GROUND_TRUTH, period=period)
 
 
 def disturbed(recording, seed, bias=0.2):
@@ -60,15 +60,15 @@ def write(path, recording, *, shuffled):
 
 
 @pytest.mark.parametrize(("period", "shuffled"), [(0.01, False), (0.001, True)])
-def test_csv_of_the_twin_with_noise_and_bias_is_fitted_by_one_command(tmp_path, capsys, period, shuffled):
+def test_csv_of_the_mujoco_model_with_noise_and_bias_is_fitted_by_one_command(tmp_path, capsys, period, shuffled):
     """The second file, whose columns stand in another order, is held out."""
-    path = write(tmp_path / "run.csv", disturbed(twin(period), 0), shuffled=shuffled)
-    other = write(tmp_path / "other.csv", disturbed(twin(period), 1), shuffled=not shuffled)
+    path = write(tmp_path / "run.csv", disturbed(mujoco_model(period), 0), shuffled=shuffled)
+    other = write(tmp_path / "other.csv", disturbed(mujoco_model(period), 1), shuffled=not shuffled)
     assert main(Args("loop", files=(path, other), free=(*STIFFNESS, *DAMPING, *OFFSETS), out=tmp_path)) == 0
     said = capsys.readouterr().out
     headline = next(line for line in said.splitlines() if line.startswith(("[ok]", "[warning]", "[do_not_use]")))
     assert all(name in headline for name in (*STIFFNESS, *DAMPING, *OFFSETS)) and (tmp_path / "report.html").exists()
-    truth = {
+    ground_truth = {
         **dict.fromkeys(OFFSETS, -0.2),
         "theta_stiffness": 3.2,
         "psi_stiffness": 1.3,
@@ -76,7 +76,7 @@ def test_csv_of_the_twin_with_noise_and_bias_is_fitted_by_one_command(tmp_path, 
         "loop_damping": 0.035,
     }
     for estimate in json.loads((tmp_path / "fit.json").read_text())["estimates"]:
-        assert abs(estimate["value"] - truth[estimate["name"]]) < 4 * estimate["std"], estimate
+        assert abs(estimate["value"] - ground_truth[estimate["name"]]) < 4 * estimate["std"], estimate
         assert estimate["std"] < 0.5 * max(abs(estimate["value"]), 0.2), estimate
 
 
@@ -104,16 +104,16 @@ def test_thinning_keeps_lines_of_angles_and_of_torques_held_from_row_to_row():
 
 @cache
 def whitened(seed):
-    """Innovations of a disturbed native recording at its true constants, and what was measured."""
+    """Innovations of a disturbed native recording at its true parameters, and what was measured."""
     recording = pulled(held(LoopSimulator()), disturbed(native(), seed))
-    constants = TRUTH.replace(**{f"offset_{name}": -0.2 for name in ARM}).to_vector()
-    return tracker(held(LoopSimulator()), recording).anchored(constants, NOISE), constants
+    parameter_values = GROUND_TRUTH.replace(**{f"offset_{name}": -0.2 for name in ARM}).to_vector()
+    return tracker(held(LoopSimulator()), recording).anchored(parameter_values, NOISE), parameter_values
 
 
-def test_errors_at_the_truth_are_white_and_of_unit_variance():
+def test_errors_at_the_ground_truth_are_white_and_of_unit_variance():
     """Up to what smoothing of the torques takes away: the filter counts noise that is not there any more."""
-    errors, constants = whitened(0)
-    found, good = errors.errors(constants[None])
+    errors, parameter_values = whitened(0)
+    found, good = errors.errors(parameter_values[None])
     assert good.all() and 0.8 < np.mean(found[0] ** 2) < 1.1  # a standard deviation of chance is 0.027
     near = np.mean(found[0, 1:] * found[0, :-1], axis=0)
     assert near.max() < 4 / np.sqrt(len(found[0])) and near.min() > -0.35
@@ -121,16 +121,16 @@ def test_errors_at_the_truth_are_white_and_of_unit_variance():
 
 def test_whitening_does_not_depend_on_feedback():
     """To first order in the noise, whose second order is a thousandth of it."""
-    errors, constants = whitened(0)
+    errors, parameter_values = whitened(0)
     follow, noise = errors.recorded, {"force": np.full(7, 0.2), "angle": np.full(7, 2e-3)}
-    tree = errors.model.tree_constants(constants[None])[0]
+    tree = errors.model.tree_constants(parameter_values[None])[0]
     stiff = innovations(replace(follow, gains=3 * follow.gains), errors.innovations.angles, tree, **noise)
-    ours = errors.errors(constants[None])[0][0]
+    ours = errors.errors(parameter_values[None])[0][0]
     np.testing.assert_allclose(stiff.errors(tree[None])[0][0], ours, atol=0.1)
 
 
 def test_slopes_are_differences():
-    errors, constants = whitened(0)
+    errors, parameter_values = whitened(0)
     names = LoopParameters.names()
     for name, step in (
         ("theta_stiffness", 1e-4),
@@ -141,18 +141,18 @@ def test_slopes_are_differences():
         ("torque_gain", 1e-4),
     ):
         way = np.eye(len(names))[:, [names.index(name)]]
-        ahead, behind = (errors.errors((constants + side * step * way[:, 0])[None])[0][0] for side in (1, -1))
-        expected, found = (ahead - behind) / (2 * step), errors.slopes(constants, way)[..., 0]
+        ahead, behind = (errors.errors((parameter_values + side * step * way[:, 0])[None])[0][0] for side in (1, -1))
+        expected, found = (ahead - behind) / (2 * step), errors.slopes(parameter_values, way)[..., 0]
         assert np.abs(found - expected).max() < 1e-3 * np.abs(expected).max(), name
 
 
 def test_constants_at_whose_edge_nothing_rests_are_refused(monkeypatch):
     """Differences of the rest at the start that leave what can rest: one sentence, no NaN further in."""
-    errors, constants = whitened(0)
-    way = np.eye(len(constants))[:, :1]
+    errors, parameter_values = whitened(0)
+    way = np.eye(len(parameter_values))[:, :1]
     monkeypatch.setattr(Following, "start_slopes", lambda self, at, ways: np.full((62, ways.shape[1]), np.nan))
     with pytest.raises(DataError, match="does not come to rest"):
-        errors.slopes(constants, way)
+        errors.slopes(parameter_values, way)
 
 
 def test_what_cannot_be_followed_is_refused_in_one_sentence():
@@ -170,55 +170,55 @@ def test_what_cannot_be_followed_is_refused_in_one_sentence():
     assert resting_rows(recording) == 50
 
 
-def test_recipe_recovers_stiffness_from_a_recording_without_noise(monkeypatch):
+def test_procedure_recovers_stiffness_from_a_recording_without_noise(monkeypatch):
     """To what is lost of torques below the sensors' resolution; that loss, which lasts in time, counts as no model error."""
-    from sysid import run_recipe
+    from sysid import run_procedure
 
     def scanned(*_, **__):
-        raise AssertionError("took 728 of 897 s for a recipe that explains its own recording")
+        raise AssertionError("took 728 of 897 s for a procedure that explains its own recording")
 
-    monkeypatch.setattr("sysid.judgement.judge.scan", scanned)
-    data = RECIPE.record(LoopSimulator(), np.random.default_rng(0), steps=1000, parameters=TRUTH).train
-    start = TRUTH.replace(theta_stiffness=5.0, psi_stiffness=5.0)
-    found = run_recipe(
-        RECIPE, LoopSimulator(), data, start=start, stages=(replace(RECIPE.stages[0], free=STIFFNESS),)
+    monkeypatch.setattr("sysid.diagnostics.diagnose.scan", scanned)
+    data = PROCEDURE.record(LoopSimulator(), np.random.default_rng(0), steps=1000, parameters=GROUND_TRUTH).train
+    start = GROUND_TRUTH.replace(theta_stiffness=5.0, psi_stiffness=5.0)
+    found = run_procedure(
+        PROCEDURE, LoopSimulator(), data, start=start, stages=(replace(PROCEDURE.stages[0], free=STIFFNESS),)
     ).stages[0].fit  # fmt: skip
     assert found.explained
     assert [found.parameters.theta_stiffness, found.parameters.psi_stiffness] == pytest.approx([3.2, 1.3], rel=2e-3)
 
 
 def test_dry_friction_is_found_with_the_stiffness_that_it_would_spoil():
-    from sysid import run_recipe
+    from sysid import run_procedure
 
-    rubbed = TRUTH.replace(friction_s1=0.2, friction_w1=0.15)
+    rubbed = GROUND_TRUTH.replace(friction_s1=0.2, friction_w1=0.15)
     rng, clean = np.random.default_rng(3), manipulation(
         LoopSimulator(), np.random.default_rng(0), steps=400, parameters=rubbed
     )  # fmt: skip
     data = replace(clean.with_noise(rng, 5e-4), controls=clean.controls + 0.05 * rng.standard_normal(clean.controls.shape))
-    stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *FRICTION))
-    found = run_recipe(RECIPE, LoopSimulator(), TrajectorySet((data,)), start=TRUTH, stages=(stage,)).stages[0].fit
+    stage = replace(PROCEDURE.from_recordings, free=(*STIFFNESS, *DAMPING, *FRICTION))
+    found = run_procedure(PROCEDURE, LoopSimulator(), TrajectorySet((data,)), start=GROUND_TRUTH, stages=(stage,)).stages[0].fit
     for estimate in found.estimates:
         assert abs(estimate.value - getattr(rubbed, estimate.name)) < 4 * estimate.std, estimate
         assert estimate.std < (0.05 if estimate.name in FRICTION else 0.5 * estimate.value), estimate
 
 
 @pytest.mark.parametrize("start", [(50.0, 50.0), (0.5, 0.5)])
-def test_far_starts_that_the_step_does_not_bear_lead_to_the_truth_by_a_damped_loop(start):
-    from sysid import run_recipe
-    from sysid.methods.innovations import anchored
-    from sysid.recipe.stage_problem import stage_problem
+def test_far_starts_that_the_step_does_not_bear_lead_to_the_ground_truth_by_a_damped_loop(start):
+    from sysid import run_procedure
+    from sysid.fitting.innovations import anchored
+    from sysid.procedure.stage_problem import stage_problem
 
     data = TrajectorySet((disturbed(native(), 0),))
-    stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *OFFSETS))
+    stage = replace(PROCEDURE.from_recordings, free=(*STIFFNESS, *DAMPING, *OFFSETS))
     first = LoopParameters(theta_stiffness=start[0], psi_stiffness=start[1])
     if start[0] > 5:
-        problem = stage_problem(RECIPE, stage, LoopSimulator(), data, start=first)
+        problem = stage_problem(PROCEDURE, stage, LoopSimulator(), data, start=first)
         with pytest.raises(DataError, match="does not follow"):
             anchored(problem, [tracker(problem.simulator, problem.split.train[0])], problem.encode(first), NOISE)
-    found = run_recipe(RECIPE, LoopSimulator(), data, start=first, stages=(stage,)).stages[0].fit
+    found = run_procedure(PROCEDURE, LoopSimulator(), data, start=first, stages=(stage,)).stages[0].fit
     assert found.converged
     for estimate in found.estimates[:4]:
-        assert abs(estimate.value - getattr(TRUTH, estimate.name)) < 4 * estimate.std, estimate
+        assert abs(estimate.value - getattr(GROUND_TRUTH, estimate.name)) < 4 * estimate.std, estimate
 
 
 def test_smoothing_keeps_motion_and_takes_noise_away():
@@ -234,10 +234,10 @@ def test_torque_sensors_of_another_gain_are_named():
     """Stiffness takes up what they do not measure, and residuals pass for noise but along their gain."""
     recording = disturbed(native(), 0)
     weak = replace(recording, controls=0.9 * recording.controls)
-    stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *OFFSETS))
+    stage = replace(PROCEDURE.from_recordings, free=(*STIFFNESS, *DAMPING, *OFFSETS))
     for seen, code in ((recording, "fixed_uncertain"), (weak, "likely_cause")):
-        problem = stage_problem(RECIPE, stage, LoopSimulator(), TrajectorySet((seen,)), start=LoopParameters())
-        found = fit_stage(RECIPE, stage, problem, folder=None, resume=False, progress=None)
+        problem = stage_problem(PROCEDURE, stage, LoopSimulator(), TrajectorySet((seen,)), start=LoopParameters())
+        found = fit_stage(PROCEDURE, stage, problem, folder=None, resume=False, progress=None)
         assert found.explained == (seen is recording)
         (said,) = (d for d in found.of(code) if "torque_gain" in (d.parameter, *d.facts.get("freed", ())))
     low, high = map(float, said.facts["told"].split("95 % [")[1].split("]")[0].split(", "))

@@ -8,14 +8,14 @@ import pytest
 
 from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.loop_file import read_model
-from softgym_envs.loop.model import LoopModel
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters, loop_parameters
-from softgym_envs.loop.recipe import RECIPE, SPRING_DEVIATION, manipulation, unknown
-from softgym_envs.loop.springs import factor_names, spring_slopes, spring_values
-from sysid import run_recipe
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.loop_file import read_model
+from softgym_envs.systems.loop.model import LoopModel
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.parameters import LoopParameters, loop_parameters
+from softgym_envs.systems.loop.procedure import PROCEDURE, SPRING_DEVIATION, manipulation, unknown
+from softgym_envs.systems.loop.springs import factor_names, spring_slopes, spring_values
+from sysid import run_procedure
 
 MODEL = LoopModel(6, spring_parts=3)
 UNEVEN = {"theta_left0": 1.4, "theta_right2": 0.7, "psi_left1": 1.3}
@@ -33,14 +33,14 @@ def test_equal_springs_are_the_loops():
 
 def test_factors_are_of_the_joints_that_they_name_in_both_engines():
     parameters = loop_parameters(3)(**UNEVEN)
-    twin = LoopTwin(model=MODEL).mj_model(parameters)
+    mujoco_model = MujocoLoop(model=MODEL).mj_model(parameters)
     for name, factor in (("left_theta0", 1.4), ("right_theta2", 0.7), ("right_theta1", 1.0)):
-        assert twin.jnt_stiffness[twin.joint(name).id] == pytest.approx(factor * parameters.theta_stiffness)
-    assert twin.jnt_stiffness[twin.joint("left_psi1").id] == pytest.approx(1.3 * parameters.psi_stiffness)
-    own = dict(zip(MODEL.constants, MODEL.tree_constants(parameters.to_matrix(1))[0], strict=True))
+        assert mujoco_model.jnt_stiffness[mujoco_model.joint(name).id] == pytest.approx(factor * parameters.theta_stiffness)
+    assert mujoco_model.jnt_stiffness[mujoco_model.joint("left_psi1").id] == pytest.approx(1.3 * parameters.psi_stiffness)
+    own = dict(zip(MODEL.parameter_values, MODEL.tree_constants(parameters.to_matrix(1))[0], strict=True))
     for joint in MODEL.tree.moving:
         if isinstance(joint.stiffness, str):
-            assert own[joint.stiffness] == pytest.approx(twin.jnt_stiffness[twin.joint(joint.name).id])
+            assert own[joint.stiffness] == pytest.approx(mujoco_model.jnt_stiffness[mujoco_model.joint(joint.name).id])
 
 
 def test_a_coarser_or_finer_loop_has_the_same_parts():
@@ -83,19 +83,21 @@ def test_classes_are_pickled_and_files_are_of_their_own_kind(tmp_path):
 
 def test_two_manipulations_tell_springs_apart_and_say_of_which_they_do_not():
     simulator, rng = LoopSimulator(model=LoopModel(6, spring_parts=1)), np.random.default_rng(0)
-    truth = loop_parameters(1)(theta_stiffness=4.0, psi_stiffness=1.2, theta_left0=1.3, theta_right0=0.8)
+    ground_truth = loop_parameters(1)(theta_stiffness=4.0, psi_stiffness=1.2, theta_left0=1.3, theta_right0=0.8)
 
     def recorded():
-        clean = manipulation(simulator, rng, steps=300, parameters=truth)
+        clean = manipulation(simulator, rng, steps=300, parameters=ground_truth)
         return replace(clean.with_noise(rng, 1e-3), controls=clean.controls + 0.05 * rng.standard_normal(clean.controls.shape))
 
-    assert RECIPE.laboratory is not None
-    stage = replace(RECIPE.laboratory, free=(*factor_names(1), "loop_damping"))
+    assert PROCEDURE.from_recordings is not None
+    stage = replace(PROCEDURE.from_recordings, free=(*factor_names(1), "loop_damping"))
     start = loop_parameters(1)(theta_stiffness=5.0, psi_stiffness=5.0)
-    found = run_recipe(RECIPE, simulator, TrajectorySet((recorded(), recorded())), start=start, stages=(stage,)).stages[0].fit
+    found = (
+        run_procedure(PROCEDURE, simulator, TrajectorySet((recorded(), recorded())), start=start, stages=(stage,)).stages[0].fit
+    )
     for e in found.estimates[:4]:
         axis = e.name.split("_")[0] + "_stiffness"
-        share = getattr(truth, axis) * getattr(truth, e.name) / getattr(found.parameters, axis)
+        share = getattr(ground_truth, axis) * getattr(ground_truth, e.name) / getattr(found.parameters, axis)
         assert abs(np.log(e.value / share)) < 4 * e.std / e.value, (e, share)
         assert e.assumed == (e.std / e.value > SPRING_DEVIATION / np.sqrt(2))
     assert set(unknown(simulator)[:4]) == set(factor_names(1)) and "theta_stiffness" not in unknown(simulator)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.loop.arm_task import INCREMENT
+from softgym_envs.systems.loop.arm_task import INCREMENT
 
 ID, BEND = "softgym_envs:LoopReach-v0", "softgym_envs:LoopBend-v0"
 ROWS = 6
@@ -90,7 +90,7 @@ def test_sensors_are_the_arms_own():
 def test_goals_follow_the_constants_of_the_episode():
     stiff = {"theta_stiffness": 8.0, "clamp_x": 0.03, "loop_scale": 2.0}
     env = gym.make(ID).unwrapped
-    env.reset(seed=1, options={"constants": stiff})
+    env.reset(seed=1, options={"parameters": stiff})
     moved = env.step(np.zeros(7, np.float32))
     assert not moved[4]["sim_failed"]
     columns = env.simulator.tree_constants(env.episodes.parameters)

@@ -8,26 +8,26 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.loop import ROOM
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.loop_file import read_model
-from softgym_envs.loop.model import ARM, LoopModel
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters, TwistParameters, loop_parameters
-from softgym_envs.loop.recipe import EVERYTHING, unknown
-from softgym_envs.loop.rod import LoopRod
+from softgym_envs.systems.loop import SYSTEM
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.loop_file import read_model
+from softgym_envs.systems.loop.model import ARM, LoopModel
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.parameters import LoopParameters, TwistParameters, loop_parameters
+from softgym_envs.systems.loop.procedure import EVERYTHING, unknown
+from softgym_envs.systems.loop.rod import LoopRod
 
 TWISTING = LoopModel(twist=True)
 
 
 def turned(model, stiffness=0.0):
     """Angles of the loop at rest, the hand turned by 0.3 rad about its axis and bent by 0.2, with this stiffness of twist."""
-    constants = model.defaults[None]
+    parameter_values = model.defaults[None]
     if model.twist:
-        constants[0, model.constants.index("twist_stiffness")] = stiffness
+        parameter_values[0, model.parameter_values.index("twist_stiffness")] = stiffness
     arm = np.array([model.start])
     arm[0, [4, 6]] += [0.2, 0.3]
-    return model.relax(arm, constants)[0][0]
+    return model.relax(arm, parameter_values)[0][0]
 
 
 def test_joints_have_a_third_angle_with_constants_of_its_own(tmp_path):
@@ -56,15 +56,15 @@ def test_slopes_of_trees_constants_are_differences():
     steps = 1e-6 * np.eye(row.shape[1])
     found = (model.tree_constants(row + steps) - model.tree_constants(row - steps)).T / 2e-6
     np.testing.assert_allclose(model.tree_slopes(row)[0], found, atol=1e-7)
-    assert len(model.constants) == found.shape[0]
+    assert len(model.parameter_values) == found.shape[0]
 
 
 def test_engine_and_mujoco_twist_alike():
-    engine, twin = LoopSimulator(model=TWISTING, dt=1e-3), LoopTwin(model=TWISTING, dt=1e-3)
+    engine, mujoco_model = LoopSimulator(model=TWISTING, dt=1e-3), MujocoLoop(model=TWISTING, dt=1e-3)
     controls = np.tile(TWISTING.hold, (1, 15, 1))
     controls[..., 4:] += 2.0
     ours, theirs = (
-        world.rollout(world.initial_state(), controls, substeps=10)[0][0, -1, : TWISTING.n] for world in (engine, twin)
+        world.rollout(world.initial_state(), controls, substeps=10)[0][0, -1, : TWISTING.n] for world in (engine, mujoco_model)
     )
     phi = np.array([name.endswith("phi") for name in TWISTING.layout.names[: TWISTING.n]])
     moved = np.abs(ours - engine.initial_state()[0, : TWISTING.n])
@@ -89,9 +89,9 @@ def test_rod_shows_its_twist_to_a_model_that_has_one():
 
 
 @pytest.mark.parametrize("backend", ["native", "mujoco", "rod"])
-@pytest.mark.parametrize("task", [task.id for task in ROOM.tasks])
+@pytest.mark.parametrize("task", [task.id for task in SYSTEM.tasks])
 def test_tasks_and_pictures_know_of_twist(task, backend):
-    """Every task of the room, whatever constants its world has."""
+    """Every task of the system, whatever parameters its world has."""
     usual = gym.make(task).unwrapped.simulator.model
     env = gym.make(task, backend=backend, model=replace(usual, twist=True), render_mode="rgb_array")
     env.reset(seed=0)

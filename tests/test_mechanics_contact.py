@@ -9,7 +9,7 @@ from mechanics_systems import chain
 from softgym_envs.core.errors import StructureError
 from softgym_envs.mechanics import Ball, Body, Bond, Frame, Joint, Mechanism, Peg, Tree
 
-CONSTANTS = ("x", "y", "z", "roll", "pitch", "yaw")
+PARAMETERS = ("x", "y", "z", "roll", "pitch", "yaw")
 POSE = np.array([0.05, -0.03, -0.42, 0.3, 1.2, -0.2])
 
 
@@ -20,8 +20,8 @@ def leaning(peg: Peg) -> Tree:
     return replace(tree, balls=balls, pegs=(peg,))
 
 
-PEG = Peg("peg", CONSTANTS[:3], CONSTANTS[3:], 0.2, 0.05, 300.0, 0.01)
-MECHANISM = Mechanism(leaning(PEG), 0.005, CONSTANTS)
+PEG = Peg("peg", PARAMETERS[:3], PARAMETERS[3:], 0.2, 0.05, 300.0, 0.01)
+MECHANISM = Mechanism(leaning(PEG), 0.005, PARAMETERS)
 
 
 def depths(q, pose=POSE):
@@ -29,7 +29,7 @@ def depths(q, pose=POSE):
     turn = _rotation(pose[3:])
     found = []
     for ball in MECHANISM.tree.balls:
-        frame = Mechanism(replace(MECHANISM.tree, frames=(Frame("b", ball.body, ball.xyz),)), 0.005, CONSTANTS).pose(
+        frame = Mechanism(replace(MECHANISM.tree, frames=(Frame("b", ball.body, ball.xyz),)), 0.005, PARAMETERS).pose(
             "b", q[None]
         )[1][0]
         off = turn.T @ (frame - pose[:3])
@@ -62,7 +62,7 @@ def test_energy_and_its_derivatives_are_those_of_casadi():
     ca = pytest.importorskip("casadi")
     from softgym_envs.mechanics.symbolic import describe
 
-    s = describe(MECHANISM.tree, CONSTANTS)
+    s = describe(MECHANISM.tree, PARAMETERS)
     qq, lq = ca.hessian(s.lagrangian, s.q)
     oracle = ca.Function("oracle", [s.q, s.v, s.c], [s.lagrangian, lq, qq])
     V = np.random.default_rng(1).normal(size=Q.shape)

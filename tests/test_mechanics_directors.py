@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mechanics_systems import CONSTANTS, chain, rich
+from mechanics_systems import PARAMETERS, chain, rich
 
 from reproductions.penner2020.director_steps import DirectorSteps
 from reproductions.penner2020.directors import Directors
@@ -17,7 +17,7 @@ from softgym_envs.mechanics import Body, Joint, Mechanism, Tree
 def rich_directors(seed: int = 0) -> Directors:
     """All kinds of joints, two branches, fixed and massless bodies."""
     tree, values = rich(seed)
-    return Directors(tree, dict(zip(CONSTANTS, values.tolist(), strict=True)))
+    return Directors(tree, dict(zip(PARAMETERS, values.tolist(), strict=True)))
 
 
 def spinning() -> Tree:
@@ -57,7 +57,7 @@ def test_increments_keep_the_constraints_however_large():
 
 def test_configurations_are_those_of_the_tree_mechanics():
     tree, values = rich(2)
-    mechanism, directors = Mechanism(tree, 0.01, CONSTANTS), rich_directors(2)
+    mechanism, directors = Mechanism(tree, 0.01, PARAMETERS), rich_directors(2)
     theta = np.random.default_rng(3).uniform(-1, 1, directors.f)
     q = directors.configuration(theta)
     for frame in ("end", "hand"):
@@ -67,7 +67,7 @@ def test_configurations_are_those_of_the_tree_mechanics():
         np.testing.assert_allclose(point, mechanism.pose(frame, theta[None])[1][0], atol=1e-12)
     # the same mass matrix and gravity
     P, velocity = np.array(directors.null_space(q)), np.random.default_rng(4).normal(size=directors.f)
-    armature = np.array([values[CONSTANTS.index("armature")] if j.armature else 0.0 for j in tree.moving])
+    armature = np.array([values[PARAMETERS.index("armature")] if j.armature else 0.0 for j in tree.moving])
     slopes = mechanism.slopes(theta[None], velocity[None], values)
     mass = np.array(_dm(directors.mass))
     np.testing.assert_allclose(P.T @ mass @ P + np.diag(armature), slopes.vv[0], atol=1e-12)
@@ -106,11 +106,11 @@ def test_momentum_is_kept_and_energy_stays_near():
 def test_the_tree_mechanics_is_met_in_second_order():
     tree, start, velocity, horizon = chain(3, stiffness=0.0), np.array([0.6, -0.4, 0.5]), np.array([0.5, -1.0, 0.8]), 0.4
     fine = Mechanism(tree, 1e-4, force_split="symmetric")
-    truth = fine.simulate(fine.state([start], [velocity]), np.zeros((1, round(horizon / 1e-4), 1))).states[0, -1, :3]
+    ground_truth = fine.simulate(fine.state([start], [velocity]), np.zeros((1, round(horizon / 1e-4), 1))).states[0, -1, :3]
     errors = []
     for h in (0.02, 0.01, 0.005):
         motion = DirectorSteps(Directors(tree), h).simulate(start, velocity, np.zeros((round(horizon / h), 3)))
-        errors.append(np.abs(motion.theta[-1] - truth).max())
+        errors.append(np.abs(motion.theta[-1] - ground_truth).max())
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     assert errors[-1] < 1e-3 and (orders > 1.8).all(), (errors, orders)
 
@@ -121,23 +121,25 @@ def test_loops_are_closed_by_multipliers():
     bare = replace(
         tree, joints=tuple(replace(j, stiffness=0.0, damping=0.0, armature=0.0, offset=0.0, friction=0.0) for j in tree.joints)
     )
-    given = dict(zip(CONSTANTS, values.tolist(), strict=True))
+    given = dict(zip(PARAMETERS, values.tolist(), strict=True))
     steps, horizon = DirectorSteps(Directors(bare, given), 0.005), 0.05
-    fine = Mechanism(bare, 2e-4, CONSTANTS, force_split="symmetric")
+    fine = Mechanism(bare, 2e-4, PARAMETERS, force_split="symmetric")
     theta = np.zeros(fine.n)
     slope = fine.gaps(theta[None], values)[1][0]
     free = np.linalg.svd(slope)[2][len(slope) :]
     velocity = free.T @ np.array([0.5, -0.4, 0.3, 0.2])[: len(free)]
     motion = steps.simulate(theta, velocity, np.zeros((round(horizon / steps.h), fine.n)))
-    truth = fine.simulate(fine.state([theta], [velocity], constants=values), np.zeros((1, round(horizon / 2e-4), 3)), values)
+    ground_truth = fine.simulate(
+        fine.state([theta], [velocity], parameter_values=values), np.zeros((1, round(horizon / 2e-4), 3)), values
+    )
     gaps = [np.abs(np.array(steps.directors.closure(q))).max() for q in motion.q]
-    assert max(gaps) < 1e-10 and truth.status[0] == 0
-    moved = np.abs(truth.states[0, -1, : fine.n]).max()
-    np.testing.assert_allclose(motion.theta[-1], truth.states[0, -1, : fine.n], atol=0.02 * moved)
+    assert max(gaps) < 1e-10 and ground_truth.status[0] == 0
+    moved = np.abs(ground_truth.states[0, -1, : fine.n]).max()
+    np.testing.assert_allclose(motion.theta[-1], ground_truth.states[0, -1, : fine.n], atol=0.02 * moved)
 
 
 def test_bad_input_is_named():
-    with pytest.raises(StructureError, match="uses constants"):
+    with pytest.raises(StructureError, match="uses parameters"):
         Directors(rich(0)[0])
     with pytest.raises(OptionError, match="h is"):
         DirectorSteps(Directors(chain()), 0.0)

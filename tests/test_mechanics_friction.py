@@ -8,10 +8,10 @@ from mechanics_systems import chain
 from scipy.optimize import brentq
 
 from softgym_envs.core.errors import StructureError
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import FRICTION as FRICTION_OF_THE_ARM
-from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.mechanics import Body, Joint, Mechanism, Tree
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import FRICTION as FRICTION_OF_THE_ARM
+from softgym_envs.systems.loop.parameters import LoopParameters
 
 INERTIA, FRICTION, WIDTH = 0.5, 0.2, 1e-3
 
@@ -88,11 +88,11 @@ def test_friction_that_is_large_for_the_step_is_solved():
 def test_an_arm_with_a_gearboxs_friction_moves():
     """0.4 N m in every joint of an arm that holds a loop, in steps of 10 ms."""
     simulator = LoopSimulator()
-    constants = LoopParameters().replace(**dict.fromkeys(FRICTION_OF_THE_ARM, 0.4))
+    parameter_values = LoopParameters().replace(**dict.fromkeys(FRICTION_OF_THE_ARM, 0.4))
     times, rng = 0.01 * np.arange(200), np.random.default_rng(0)
     sizes, rates = rng.uniform(1.2, 1.5, (4, 1, 7)), rng.uniform(0.2, 2.0, (4, 1, 7))
     torques = sizes * np.sin(2 * np.pi * rates * times[:, None])
-    states, status = simulator.rollout(np.repeat(simulator.initial_state(), 4, axis=0), torques, parameters=constants)
+    states, status = simulator.rollout(np.repeat(simulator.initial_state(), 4, axis=0), torques, parameters=parameter_values)
     assert not status.any() and np.ptp(states[:, :, :7], axis=1).max() > 0.05
-    gaps, _ = simulator.mechanism.gaps(states[:, -1, : simulator.model.n], simulator.tree_constants(constants, 4))
+    gaps, _ = simulator.mechanism.gaps(states[:, -1, : simulator.model.n], simulator.tree_constants(parameter_values, 4))
     assert np.abs(gaps).max() < 1e-10

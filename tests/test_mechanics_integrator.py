@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mechanics_systems import CONSTANTS, chain, closed, pendulum, rich, rod
+from mechanics_systems import PARAMETERS, chain, closed, pendulum, rich, rod
 from scipy.special import ellipk
 
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
@@ -56,10 +56,10 @@ def test_forces_are_of_first_order_with_the_papers_split_and_of_second_with_the_
     assert np.all(np.abs(np.log2(np.array(errors[:-1]) / errors[1:]) - order) < 0.2), errors
 
 
-def middle_energy(mechanism, motion, constants=()):
+def middle_energy(mechanism, motion, parameter_values=()):
     """At the midpoints of the steps, (T,)."""
     q = motion.states[0, :, : mechanism.n]
-    return mechanism.energies((q[1:] + q[:-1]) / 2, np.diff(q, axis=0) / mechanism.dt, constants).sum(axis=1)
+    return mechanism.energies((q[1:] + q[:-1]) / 2, np.diff(q, axis=0) / mechanism.dt, parameter_values).sum(axis=1)
 
 
 def test_energy_stays_within_bounds_and_does_not_drift_over_1e5_steps():
@@ -126,8 +126,8 @@ def test_steps_solve_the_equations_as_casadi_writes_them(split):
 
     rng = np.random.default_rng(1)
     (tree, values), early = rich(1), {"left": 1.0, "symmetric": 0.5}[split]
-    mechanism = Mechanism(tree, 0.01, CONSTANTS, split)
-    equations = step_equations(tree, CONSTANTS, 0.01, early=early)
+    mechanism = Mechanism(tree, 0.01, PARAMETERS, split)
+    equations = step_equations(tree, PARAMETERS, 0.01, early=early)
     motion = mechanism.simulate(np.zeros((1, mechanism.nx)), rng.normal(size=(1, 5, 3)), values)
     assert motion.status[0] == 0
     for k in range(5):
@@ -137,11 +137,13 @@ def test_steps_solve_the_equations_as_casadi_writes_them(split):
 
 def test_step_map_of_a_damped_loop_at_rest_has_no_eigenvalue_outside_the_unit_circle():
     for stiffness in (0.5, 2.0):
-        mechanism, constants = closed(damping=0.02), [stiffness, 0.02]
-        rest = mechanism.rest(np.zeros((1, mechanism.n)), constants=constants)
-        A = mechanism.linearize(mechanism.rest_state(rest.q, constants=constants), np.zeros((1, 2)), constants).A[0]
+        mechanism, parameter_values = closed(damping=0.02), [stiffness, 0.02]
+        rest = mechanism.rest(np.zeros((1, mechanism.n)), parameter_values=parameter_values)
+        A = mechanism.linearize(
+            mechanism.rest_state(rest.q, parameter_values=parameter_values), np.zeros((1, 2)), parameter_values
+        ).A[0]
         assert rest.status[0] == 0 and np.abs(np.linalg.eigvals(A)).max() <= 1 + 1e-9
-        motion = mechanism.simulate(np.zeros((1, mechanism.nx)), np.zeros((1, 4000, 2)), constants)
+        motion = mechanism.simulate(np.zeros((1, mechanism.nx)), np.zeros((1, 4000, 2)), parameter_values)
         assert np.abs(motion.states[0, -1, : mechanism.n] - rest.q).max() < 1e-3  # and it gets there
 
 
@@ -158,24 +160,24 @@ def test_a_failed_row_keeps_its_last_good_state_and_leaves_the_others_alone():
 
 
 def test_rollout_is_repeated_steps_bit_for_bit_and_substeps_are_steps():
-    mechanism, constants = closed(), np.array([[1.5, 0.02]])
+    mechanism, parameter_values = closed(), np.array([[1.5, 0.02]])
     controls = 0.1 * np.random.default_rng(0).normal(size=(1, 6, 2))
     start = np.zeros((1, mechanism.nx))
-    states, status = mechanism.engine.rollout(start, controls, constants, 2)
-    motion = mechanism.simulate(start, controls, constants, substeps=2)
+    states, status = mechanism.engine.rollout(start, controls, parameter_values, 2)
+    motion = mechanism.simulate(start, controls, parameter_values, substeps=2)
     x = start
     for t in range(6):
-        x = mechanism.engine.rollout(x, controls[:, t : t + 1], constants, 2)[0][:, 1]
+        x = mechanism.engine.rollout(x, controls[:, t : t + 1], parameter_values, 2)[0][:, 1]
         assert np.array_equal(x, states[:, t + 1])
     assert np.array_equal(states, motion.states) and not status.any()
 
 
 def test_constant_and_changing_gains_give_the_controls_that_they_promise():
-    mechanism, constants = closed(), [1.5, 0.02]
+    mechanism, parameter_values = closed(), [1.5, 0.02]
     rng = np.random.default_rng(0)
     gain, controls = 0.05 * rng.normal(size=(2, mechanism.nx)), 0.1 * rng.normal(size=(1, 30, 2))
-    motion = mechanism.simulate(np.zeros((1, mechanism.nx)), controls, constants, gains=gain)
-    same = mechanism.simulate(np.zeros((1, mechanism.nx)), controls, constants, gains=np.tile(gain, (30, 1, 1)))
+    motion = mechanism.simulate(np.zeros((1, mechanism.nx)), controls, parameter_values, gains=gain)
+    same = mechanism.simulate(np.zeros((1, mechanism.nx)), controls, parameter_values, gains=np.tile(gain, (30, 1, 1)))
     np.testing.assert_allclose(motion.applied[0], controls[0] - motion.states[0, :-1] @ gain.T, atol=1e-13)
     assert np.array_equal(motion.path, same.path)
 
@@ -187,7 +189,7 @@ def test_bad_arguments_are_named():
         mechanism.simulate([[0.1]], controls)
     with pytest.raises(ShapeError, match="controls holds NaN"):
         mechanism.simulate(start, np.full((1, 5, 1), np.nan))
-    with pytest.raises(ShapeError, match="constants has shape"):
+    with pytest.raises(ShapeError, match="parameters has shape"):
         mechanism.simulate(start, controls, [1.0])
     with pytest.raises(ShapeError, match="gains are given for 3"):
         mechanism.simulate(start, controls, gains=np.zeros((3, 1, 2)))

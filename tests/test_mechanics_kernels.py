@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from mechanics_systems import CONSTANTS, closed, rich
+from mechanics_systems import PARAMETERS, closed, rich
 
 from softgym_envs.mechanics import Mechanism
 
 RNG = np.random.default_rng(3)
 TREE, VALUES = rich(3)
-MECHANISM = Mechanism(TREE, 0.01, CONSTANTS)
+MECHANISM = Mechanism(TREE, 0.01, PARAMETERS)
 Q, V = RNG.normal(size=(2, 4, MECHANISM.n))
 
 
@@ -17,7 +17,7 @@ def oracle():
     ca = pytest.importorskip("casadi")
     from softgym_envs.mechanics.symbolic import describe
 
-    s = describe(TREE, CONSTANTS)
+    s = describe(TREE, PARAMETERS)
     qq, lq = ca.hessian(s.lagrangian, s.q)
     vv, lv = ca.hessian(s.lagrangian, s.v)
     outputs = [s.lagrangian, lq, lv, qq, ca.jacobian(lq, s.v), vv, s.gaps, ca.jacobian(s.gaps, s.q)]
@@ -77,21 +77,23 @@ def test_point_slopes_are_differences_of_the_pose():
 
 def test_rest_balances_all_forces_and_a_state_at_rest_stays():
     loop = closed()
-    constants = [1.5, 0.02]
-    rest = loop.rest(np.zeros((1, loop.n)), constants=constants, held=("theta0",))
+    parameter_values = [1.5, 0.02]
+    rest = loop.rest(np.zeros((1, loop.n)), parameter_values=parameter_values, held=("theta0",))
     assert rest.status[0] == 0 and rest.q[0, 0] == 0.0 and np.abs(rest.q).max() > 0.01
-    h, G = loop.gaps(rest.q, constants)
+    h, G = loop.gaps(rest.q, parameter_values)
     balance = (
-        loop.slopes(rest.q, np.zeros_like(rest.q), constants).q + rest.needed - np.einsum("bmn,bm->bn", G, rest.multipliers)
+        loop.slopes(rest.q, np.zeros_like(rest.q), parameter_values).q
+        + rest.needed
+        - np.einsum("bmn,bm->bn", G, rest.multipliers)
     )
     assert np.abs(balance).max() < 1e-10 and np.abs(h).max() < 1e-10
     control = np.array([[rest.needed[0, 0], 0.0]])
     for split in ("left", "symmetric"):
         same = closed(force_split=split)
         for start in (
-            same.rest_state(rest.q, control, constants),
-            same.state(rest.q, np.zeros_like(rest.q), control, constants),
+            same.rest_state(rest.q, control, parameter_values),
+            same.state(rest.q, np.zeros_like(rest.q), control, parameter_values),
         ):
-            motion = same.simulate(start, np.repeat(control[:, None], 100, axis=1), constants)
+            motion = same.simulate(start, np.repeat(control[:, None], 100, axis=1), parameter_values)
             assert np.abs(motion.states[0, :, : same.n] - rest.q).max() < 1e-9
         np.testing.assert_allclose(motion.multipliers[0, -1] / same.dt, rest.multipliers[0], atol=1e-8)

@@ -4,10 +4,10 @@ import numba
 import numpy as np
 import pytest
 
-from softgym_envs.loop.model import LoopModel
 from softgym_envs.mechanics.elimination import eliminate
 from softgym_envs.mechanics.linear import SPARE, factor, factor_any, solve
 from softgym_envs.mechanics.turns import turns
+from softgym_envs.systems.loop.model import LoopModel
 
 BRANCHED = ([-1, 0, 1, 1, 3, 4, 1, 6, 7], [0, 2, 4], [[5, -1], [8, -1]])
 """Two branches beyond joint 1, each held by two rows, and joint 2."""

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.elbow import inertia, net_torque
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import LoopModel
 from softgym_envs.mechanics.symbolic import describe
-from softgym_envs.upper_body.dynamics import BodySimulator
-from softgym_envs.upper_body.model import BodyModel, muscled
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.elbow import inertia, net_torque
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import LoopModel
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.upper_body.model import BodyModel, muscled
 
 HOLD = 0.02
 """[s]"""
@@ -42,10 +42,10 @@ def acceleration(tree: Any, names: Any) -> Any:
 
 def reference(simulator: Any, state: np.ndarray, controls: np.ndarray, tolerance: float = 1e-9) -> np.ndarray:
     """States (T + 1, nx)."""
-    found, n = acceleration(simulator.model.tree, simulator.mechanism.constants), simulator.model.n
-    constants, states = simulator.tree_constants()[0], [state]
+    found, n = acceleration(simulator.model.tree, simulator.mechanism.parameter_values), simulator.model.n
+    parameter_values, states = simulator.tree_constants()[0], [state]
     for control in controls:
-        move = lambda _, x, u=control: np.concatenate([x[n:], found(x[:n], x[n:], u, constants)])  # noqa: E731
+        move = lambda _, x, u=control: np.concatenate([x[n:], found(x[:n], x[n:], u, parameter_values)])  # noqa: E731
         end = solve_ivp(move, (0.0, HOLD), states[-1], "DOP853", rtol=tolerance, atol=tolerance)
         states.append(end.y[:, -1])
     return np.array(states)
@@ -91,12 +91,12 @@ def test_the_loop_converges_in_first_order() -> None:
 def test_the_elbow_converges_in_second_order() -> None:
     """Activations are constant, so that the reference needs no muscles of its own: torques are checked elsewhere."""
     simulator = ElbowSimulator()
-    structure, constants = simulator.structure, simulator.constants(None, 1)[0]
+    structure, parameter_values = simulator.structure, simulator.parameter_values(None, 1)[0]
     active, start, horizon = np.array([0.2, 0.1]), np.array([1.0, -1.0]), 4
 
     def move(_: float, x: np.ndarray) -> np.ndarray:
-        torque = net_torque(structure, constants, x[0], x[1], *active)
-        return np.array([x[1], torque / inertia(structure, constants)])
+        torque = net_torque(structure, parameter_values, x[0], x[1], *active)
+        return np.array([x[1], torque / inertia(structure, parameter_values)])
 
     end = solve_ivp(move, (0.0, horizon * HOLD), start, "DOP853", rtol=1e-11, atol=1e-11).y[:, -1]
     exact = np.array([[*start, *active], [*end, *active]])

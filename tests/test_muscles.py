@@ -30,7 +30,7 @@ def test_activation_is_of_second_order_and_stays_between():
     from scipy.integrate import solve_ivp
 
     for a0, e in ((0.1, 0.9), (0.9, 0.05)):
-        truth = solve_ivp(
+        ground_truth = solve_ivp(
             lambda t, a, e: activation_rate(a, e, 0.015, 0.06) * (e - a), (0, 0.04), [a0], args=(e,), rtol=1e-12, atol=1e-13
         )
         errors = []
@@ -38,7 +38,7 @@ def test_activation_is_of_second_order_and_stays_between():
             a = a0
             for _ in range(count):
                 a = activated(a, e, 0.015, 0.06, 0.04 / count)[1]
-            errors.append(abs(a - truth.y[0, -1]))
+            errors.append(abs(a - ground_truth.y[0, -1]))
         assert (np.log2(np.array(errors[:-1]) / errors[1:]) > 1.7).all()
     assert 0.0 <= activated(0.0, 1.0, 0.015, 0.06, 10.0)[1] <= 1.0
 
@@ -55,8 +55,10 @@ def test_around_a_circle_by_hand():
 def test_geodesics_converge_to_the_cylinders_closed_form(height: float):
     cylinder = Surface("c", "cylinder", "world", (0.02,))
     a, b, side = np.array([0.03, 0.25, 0.0]), np.array([0.01, -0.04, height]), (0.1, 0.0, 0.0)
-    truth = float(around_cylinder(a, b, side, 0.02))
-    errors = [abs(discrete_geodesic([cylinder], [STILL], (a, b), [side], count).length - truth) for count in (20, 40, 80)]
+    ground_truth = float(around_cylinder(a, b, side, 0.02))
+    errors = [
+        abs(discrete_geodesic([cylinder], [STILL], (a, b), [side], count).length - ground_truth) for count in (20, 40, 80)
+    ]
     assert errors[-1] < 2e-5 and (np.array(errors[:-1]) / errors[1:] > 2.0).all(), errors
 
 

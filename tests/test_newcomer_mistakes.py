@@ -18,7 +18,7 @@ from softgym_envs.core.conformance import PROMISES, Inputs, case_of
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.envs.conformance import declaration, procedure
 from softgym_envs.envs.making import make_episodes
-from softgym_envs.rooms import room
+from softgym_envs.systems import system
 from softgym_envs.templates import new_system
 
 pytest.importorskip("mujoco")
@@ -61,7 +61,7 @@ MISTAKES = {
         "step gives other numbers at a second call",
     ),
     "step uses the parameters of the first row": Mistake(
-        "dynamics", "*constants.T", "*constants[0]", r"PendulumSimulator\._step raised IndexError"
+        "dynamics", "*parameter_values.T", "*parameter_values[0]", r"PendulumSimulator\._step raised IndexError"
     ),
     "step hides a failure": Mistake(
         "dynamics", STEP, "return after, np.zeros(len(state), np.int32)", r"speeds of 1e\+09 in row 1 give status \[0, 0,"
@@ -126,12 +126,12 @@ MISTAKES = {
     ),
     # procedure, picture, declaration
     "a stage that frees what is not there": Mistake(
-        "recipe", '("bob_mass",', '("mass",', "stage 'all': free names mass; PendulumParameters has bob_mass"
+        "procedure", '("bob_mass",', '("mass",', "stage 'all': free names mass; PendulumParameters has bob_mass"
     ),
-    "a guess out of bounds": Mistake("recipe", '"stiffness": 100.0', '"stiffness": 1.0', r"stiffness = 1\.0 N/m, allowed is"),
-    "a method that is not there": Mistake("recipe", '"one_step"', '"two_step"', "method 'two_step'; there are one_step"),
-    "a weight without its feature": Mistake("recipe", "states)[..., :1]", "states)", r"features have shape \(1, 2\)"),
-    "a scenario of an unknown id": Mistake("recipe", '{"ElasticCatch-v0"', '{"ElasticCatch-v1"', "the ids of elastic"),
+    "a guess out of bounds": Mistake("procedure", '"stiffness": 100.0', '"stiffness": 1.0', r"stiffness = 1\.0 N/m, allowed is"),
+    "a method that is not there": Mistake("procedure", '"one_step"', '"two_step"', "method 'two_step'; there are one_step"),
+    "a weight without its feature": Mistake("procedure", "states)[..., :1]", "states)", r"features have shape \(1, 2\)"),
+    "a scenario of an unknown id": Mistake("procedure", '{"ElasticCatch-v0"', '{"ElasticCatch-v1"', "the ids of elastic"),
     "a picture that is no scene": Mistake("picture", "return Scene(", "return (", "scene returned tuple, expected a Scene"),
     "a path that leads nowhere": Mistake("__init__", "picture:PICTURE", "picture:IMAGE", "IMAGE' is not the path of an"),
 }  # fmt: skip
@@ -149,14 +149,14 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def used() -> None:
     """What `check` does first: an environment that steps, and the promises of every backend."""
-    found = room(f"{NAME}:ROOM")
-    for backend in ("native", *found.truths):
+    found = system(f"{NAME}:SYSTEM")
+    for backend in ("native", *found.ground_truths):
         episodes = make_episodes(found, "ElasticCatch-v0", [np.random.default_rng(0)], {"backend": backend})
         episodes.reset(np.arange(1))
         episodes.step(np.ones((1, 1)))
     declaration(found)
     procedure(found, (), ("one_step",))
-    for backend in ("native", *found.truths):
+    for backend in ("native", *found.ground_truths):
         case = case_of(lambda backend=backend: found.simulator(backend=backend), Inputs())
         for promise in PROMISES:
             promise(case)

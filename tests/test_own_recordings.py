@@ -11,27 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import load_script, run_script
-from rigid_truth import jumping
-from rigid_truth import slide as pushed
+from rigid_ground_truth import jumping
+from rigid_ground_truth import slide as pushed
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.experiments import record as record_rigid
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.parameters import BlockParameters
-from softgym_envs.rigid.recipe import BLOCK, first_state
-from softgym_envs.vine import VineModel
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.recipe import RECIPE as VINE
-from softgym_envs.vine.recipe import along_body
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.experiments import record as record_rigid
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.parameters import BlockParameters
+from softgym_envs.systems.rigid.procedure import BLOCK, first_state
+from softgym_envs.systems.vine import VineModel
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.parameters import VineParameters
+from softgym_envs.systems.vine.procedure import PROCEDURE as VINE
+from softgym_envs.systems.vine.procedure import along_body
 from sysid import FitProblem, ShootingOptions, load, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
-from sysid.recipe.job import Job, all_recognised, unused
-from sysid.recipe.mislabelled import LARGE, unmasked
-from sysid.recipe.stage_problem import stage_problem
+from sysid.procedure.job import Job, all_recognised, unused
+from sysid.procedure.mislabelled import LARGE, unmasked
+from sysid.procedure.stage_problem import stage_problem
 
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 
@@ -45,8 +45,8 @@ def slide(rate: float, seconds: float = 0.8, friction: float = 0.4, seed: int = 
     """The block under its weight, seen at a rate of frames per second, with 10 physics steps or more per frame."""
     simulator = BlockSimulator(dt=1.0 / rate / np.ceil(100.0 / rate))
     controls = np.zeros((round(seconds * rate), 2))
-    constants, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
-    return record_rigid(simulator, np.zeros(6), controls, constants, noise=CAMERA, rng=rng, period=1.0 / rate)
+    parameter_values, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
+    return record_rigid(simulator, np.zeros(6), controls, parameter_values, noise=CAMERA, rng=rng, period=1.0 / rate)
 
 
 def table(path: Path, times: Sequence[str], columns: dict[str, Any]) -> Path:
@@ -73,7 +73,7 @@ def test_a_camera_of_any_rate_that_counts_frames_and_has_y_down_shows_friction(
     told = ("--data", path, "--fps", rate, "--flip-y", "--out", tmp_path / "fit")
     assert run_script(script, "block", *told) == 0
     said = capsys.readouterr().out
-    assert "1 of 1 constants identified" in said and "theta jumps by whole turns from line to line: unwrapped" in said
+    assert "1 of 1 parameters identified" in said and "theta jumps by whole turns from line to line: unwrapped" in said
     assert "another simulator only: num_directions 512 -> 32" in said  # edges of our own engine's cone
     assert BlockParameters.load(tmp_path / "fit" / "fit.toml").friction == pytest.approx(0.4, abs=0.01)
 
@@ -88,7 +88,7 @@ def test_a_camera_of_irregular_frames_shows_friction(script: Any, tmp_path: Path
     path = table(tmp_path / "camera.csv", [f"{fine.times[row]:.3f}" for row in rows], columns)
     assert run_script(script, "block", "--data", path, "--free-motion", "--out", tmp_path / "fit") == 0
     said = capsys.readouterr().out
-    assert "1 of 1 constants identified" in said and "note: times are irregular, up to" in said
+    assert "1 of 1 parameters identified" in said and "note: times are irregular, up to" in said
     (found,) = json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]
     assert found["interval"][0] <= 0.35 <= found["interval"][1]
 
@@ -150,9 +150,9 @@ def test_a_long_slide_is_not_taken_for_wrong_units() -> None:
 def test_what_rests_or_is_thrown_fast_is_not_taken_for_wrong_units() -> None:
     block = BlockSimulator()
     for speed, friction in ((0.0, 1.0), (8.0, 0.4)):
-        constants = BlockParameters(friction=friction, weight=0.0 if speed else 0.1)
+        parameter_values = BlockParameters(friction=friction, weight=0.0 if speed else 0.1)
         start = np.array([0.0, 0.0, 0.0, -speed, 0.3 * speed, speed])
-        run = record_rigid(block, start, np.zeros((60, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0))
+        run = record_rigid(block, start, np.zeros((60, 2)), parameter_values, noise=CAMERA, rng=np.random.default_rng(0))
         assert not problem(run, block).full_state
 
 
@@ -177,8 +177,10 @@ def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], wor
 def test_a_factor_is_no_certainty_where_the_robot_is_another_one() -> None:
     """Centimetres of a block without a string, called metres, and fitted with one: decimetres explain them best, but badly."""
     free, string = BlockSimulator(BlockModel(pulley=None)), BlockSimulator()
-    start, constants = np.array([0.0, 0.0, 0.0, -1.0, 0.3, 1.0]), BlockParameters(friction=0.1, weight=0.0)
-    run = record_rigid(free, start, np.zeros((40, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0), period=0.02)
+    start, parameter_values = np.array([0.0, 0.0, 0.0, -1.0, 0.3, 1.0]), BlockParameters(friction=0.1, weight=0.0)
+    run = record_rigid(
+        free, start, np.zeros((40, 2)), parameter_values, noise=CAMERA, rng=np.random.default_rng(0), period=0.02
+    )
     wrong = replace(run, values=run.values * [100.0, 100.0, 1.0])
     for simulator, sure in ((free, True), (string, False)):
         given = problem(wrong, simulator).replace(initial_state=first_state(simulator, wrong.names)).with_estimated_noise()
@@ -198,9 +200,9 @@ def test_a_wrong_label_is_named_whatever_noise_is_stated() -> None:
 
 def test_another_robot_is_not_taken_for_wrong_units() -> None:
     """Five times the inertia: nothing explains it but that."""
-    simulator, constants = BlockSimulator(), BlockParameters(inertia=0.0335)
+    simulator, parameter_values = BlockSimulator(), BlockParameters(inertia=0.0335)
     run = record_rigid(
-        simulator, np.zeros(6), np.zeros((40, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0), period=0.02
+        simulator, np.zeros(6), np.zeros((40, 2)), parameter_values, noise=CAMERA, rng=np.random.default_rng(0), period=0.02
     )
     given = problem(run, simulator).with_estimated_noise()
     result = single_shooting(given)
@@ -221,7 +223,9 @@ def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, c
 
 def test_a_recording_of_no_experiment_beside_others_ends_in_a_sentence() -> None:
     assert all_recognised(["air", "air"]) == ["air", "air"] and all_recognised(["", ""]) == ["", ""]
-    with pytest.raises(OptionError, match=r"recording 2 of 3 looks like no experiment of the recipe, others like air, throws"):
+    with pytest.raises(
+        OptionError, match=r"recording 2 of 3 looks like no experiment of the procedure, others like air, throws"
+    ):
         all_recognised(["air", "", "throws"])
 
 
@@ -249,23 +253,23 @@ def test_iterations_are_raised_where_the_message_asks_for_it(
     said = capsys.readouterr().out
     assert "NOT CONVERGED" in said and "raise --max-iterations" in said
     assert run_script(script, SPRING, *told, "--max-iterations", 60) == 0
-    assert "3 of 3 constants identified" in capsys.readouterr().out
+    assert "3 of 3 parameters identified" in capsys.readouterr().out
 
 
 def test_a_fit_that_creeps_at_its_optimum_may_be_used() -> None:
     """Stopped at its last iteration, where one more step would move no constant by a tenth of its standard deviation."""
-    truth = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
-    data = record(Spring(), truth, noise=0.01)
-    found = FitProblem(Spring(), data, free=("stiffness", "damping"), start=truth, free_initial=True)
+    ground_truth = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+    data = record(Spring(), ground_truth, noise=0.01)
+    found = FitProblem(Spring(), data, free=("stiffness", "damping"), start=ground_truth, free_initial=True)
     patient = single_shooting(found, ShootingOptions(reweight=0))
     for most, usable in ((1, False), (6, True)):
-        far = found.replace(start=truth.replace(stiffness=44.0, damping=0.7))
+        far = found.replace(start=ground_truth.replace(stiffness=44.0, damping=0.7))
         settings = LevenbergOptions(max_iterations=most, cost_tolerance=1e-15)
         hurried = single_shooting(far, ShootingOptions(reweight=0, levenberg=settings))
         assert hurried.log[-1].iteration == most and hurried.converged == usable
     moved = abs(hurried.parameters.stiffness - patient.parameters.stiffness) / patient.std["stiffness"]
     assert moved < 0.2 and hurried.usable
-    near = found.replace(start=truth.replace(stiffness=44.5, damping=0.74))
+    near = found.replace(start=ground_truth.replace(stiffness=44.5, damping=0.74))
     one = single_shooting(near, ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=1, cost_tolerance=1e-15)))
     assert one.converged and "intervals reach so much farther" in one.diagnostics[0].facts["why"]
     for wide, plain in zip(one.estimates, patient.estimates, strict=True):  # by as much as it may be off
@@ -288,7 +292,7 @@ def test_points_keep_their_places_when_only_some_are_fitted() -> None:
     run = Trajectory(np.arange(61) / 240, np.zeros((60, model.nu)), values, names, ("m",) * 42, model.control_names,
                      ("m/s", *["Pa"] * (model.nu - 1)), 2)  # fmt: skip
     chosen = ("point4.x", "point4.y", "point12.y")
-    stage = replace(VINE.laboratory, simulator={}, free_motion=True)  # type: ignore[type-var]
+    stage = replace(VINE.from_recordings, simulator={}, free_motion=True)  # type: ignore[type-var]
     found = stage_problem(VINE, stage, simulator, TrajectorySet((run,)), start=VineParameters(), measured=chosen)
     assert found.column_names == chosen
     np.testing.assert_allclose(found.observe(states[0]), run.select(chosen).values, atol=1e-12)
@@ -339,13 +343,15 @@ def test_a_block_that_is_pushed_hard_is_explained_and_late_forces_are_found(
     file = table(tmp_path / "pushed.csv", [f"{0.02 * k:.3f}" for k in range(len(seen))], columns)
     told = ("--model", tmp_path / "block.toml", "--data", file, "--out", tmp_path / "fit")
     assert run_script(script, "block", *told) == 0
-    assert "1 of 1 constants identified" in capsys.readouterr().out
+    assert "1 of 1 parameters identified" in capsys.readouterr().out
     (found,) = json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]
     assert abs(found["value"] - 0.3) < 2.0 * (found["interval"][1] - found["interval"][0])
-    assert "latency" in BLOCK.laboratory.suspects["forces that act late"]
+    assert "latency" in BLOCK.from_recordings.candidate_causes["forces that act late"]
     (recording,) = Job("block", load(file), model=str(tmp_path / "block.toml")).prepared()[2]
     early = replace(recording, controls=np.concatenate([recording.controls[1:], recording.controls[-1:]]))
-    truth = BlockSimulator(BlockModel(pulley=None, num_directions=512), 2.5e-4)
-    asked = FitProblem(truth, TrajectorySet((early,)), ("friction", "latency"), initial_state=first_state(truth, early.names))
+    ground_truth = BlockSimulator(BlockModel(pulley=None, num_directions=512), 2.5e-4)
+    asked = FitProblem(
+        ground_truth, TrajectorySet((early,)), ("friction", "latency"), initial_state=first_state(ground_truth, early.names)
+    )
     late = single_shooting(asked.replace(noise=dict(zip(early.names, noise, strict=True))), ShootingOptions(compare=False))
     assert late.estimates[1].name == "latency" and late.estimates[1].value == pytest.approx(0.02, abs=2e-3)

@@ -1,4 +1,4 @@
-"""A robot of the user's own from a TOML file: its constants, its rest pose, and constants identified for it."""
+"""A robot of the user's own from a TOML file: its parameters, its rest pose, and parameters identified for it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from helpers import load_script, run_main, run_script
 import softgym_envs  # noqa: F401
 from softgym_envs.core.errors import FileFormatError, ParameterError, StructureError
 from softgym_envs.core.spec import SimulatorSpec
-from softgym_envs.rooms import room
-from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.statics import find_form
+from softgym_envs.systems import system
+from softgym_envs.systems.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.statics import find_form
 
 SMALL = {"rest_length": 0.2, "rod_mass": 0.05, "cable_stiffness": 500.0, "cable_damping": 2.0}
-"""Constants of a prism with rods of 0.4 m; with the defaults its cables are slack."""
+"""Parameters of a prism with rods of 0.4 m; with the defaults its cables are slack."""
 
 
-def written(path: Path, model: TensegrityModel, constants: dict[str, Any] | None = None) -> Path:
+def written(path: Path, model: TensegrityModel, parameter_values: dict[str, Any] | None = None) -> Path:
     """The model as a user writes it."""
     lines = [f'name = "{model.name}"', f"actuated = {list(model.actuated)}", "cap_radius = 0.01", "rod_radius = 0.005"]
-    if constants:
-        lines += ["[constants]", *(f"{name} = {value}" for name, value in constants.items())]
+    if parameter_values:
+        lines += ["[parameter_values]", *(f"{name} = {value}" for name, value in parameter_values.items())]
     lines += ["[nodes]", *(f"n{i} = {node.round(3).tolist()}" for i, node in enumerate(model.nodes))]
     for r in range(model.num_rods):
         lines += ["[[rods]]", f'nodes = ["n{2 * r}", "n{2 * r + 1}"]']
@@ -39,15 +39,15 @@ def written(path: Path, model: TensegrityModel, constants: dict[str, Any] | None
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A small robot whose file says no constants."""
+    """A small robot whose file says no parameters."""
     return written(tmp_path / "my.toml", prism(rod_length=0.4))
 
 
 def tensions(env: Any) -> np.ndarray:
     """Of every cable at rest."""
     simulator = TensegritySimulator(env.unwrapped.simulator.model)
-    constants = TensegrityParameters(**{name: getattr(env.unwrapped.episodes.nominal, name) for name in SMALL})
-    return np.asarray(simulator.cable_tensions(simulator.initial_state(), constants)[0])
+    parameter_values = TensegrityParameters(**{name: getattr(env.unwrapped.episodes.nominal, name) for name in SMALL})
+    return np.asarray(simulator.cable_tensions(simulator.initial_state(), parameter_values)[0])
 
 
 @pytest.mark.parametrize("as_file", [False, True], ids=["object", "file"])
@@ -55,7 +55,7 @@ def test_a_robot_of_my_own_finds_its_form_with_the_constants_that_i_give(small: 
     with pytest.raises(StructureError, match="all cables slack: rest_length"):
         gym.make("TensegrityRoll-v0", model=small)
     mine = TensegrityParameters(**SMALL)
-    params = mine.save(tmp_path / "constants.toml") if as_file else mine
+    params = mine.save(tmp_path / "parameter_values.toml") if as_file else mine
     env = gym.make("TensegrityRoll-v0", model=str(small), params=params)
     assert tensions(env).min() > 1.0
     env.reset(seed=0)
@@ -70,14 +70,14 @@ def test_the_file_of_my_robot_holds_its_constants(tmp_path: Path, backend: str) 
     env = gym.make("TensegrityRoll-v0", model=path, backend=backend)
     nominal = env.unwrapped.episodes.nominal  # type: ignore[attr-defined]
     assert {name: getattr(nominal, name) for name in SMALL} == SMALL and tensions(env).min() > 1.0
-    (tmp_path / "heavier.toml").write_text("[constants]\nrod_mass = 0.06\n")  # the others stay the robot's own
+    (tmp_path / "heavier.toml").write_text("[parameters]\nrod_mass = 0.06\n")  # the others stay the robot's own
     heavier = gym.make("TensegrityRoll-v0", model=path, backend=backend, params=tmp_path / "heavier.toml")
     assert heavier.unwrapped.episodes.nominal.rod_mass == 0.06  # type: ignore[attr-defined]
     assert heavier.unwrapped.episodes.nominal.rest_length == SMALL["rest_length"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("constants", "error", "message"),
+    ("parameters", "error", "message"),
     [
         ({"rod_weight": 1.0}, ParameterError, "unknown constant 'rod_weight'"),
         ({"rod_mass": -1.0}, ParameterError, "rod_mass = -1.0 kg, allowed"),
@@ -85,16 +85,18 @@ def test_the_file_of_my_robot_holds_its_constants(tmp_path: Path, backend: str) 
         ({"rod_mass": '{value = 50, unit = "g"}'}, ParameterError, "rod_mass is given in 'g', expected 'kg'"),
     ],
 )
-def test_a_mistake_in_my_constants_is_named(tmp_path: Path, constants: Any, error: type[Exception], message: str) -> None:
-    path = written(tmp_path / "my.toml", prism(rod_length=0.4), constants)
+def test_a_mistake_in_my_constants_is_named(
+    tmp_path: Path, parameter_values: Any, error: type[Exception], message: str
+) -> None:
+    path = written(tmp_path / "my.toml", prism(rod_length=0.4), parameter_values)
     with pytest.raises(error, match=message):
         gym.make("TensegrityRoll-v0", model=path)
 
 
 def test_constants_identified_for_my_robot_are_taken_although_they_move_its_rest_pose(tmp_path: Path) -> None:
-    """Identified with the form of the start constants; a robot with other rods is another robot."""
+    """Identified with the form of the start parameters; a robot with other rods is another robot."""
     path = written(tmp_path / "my.toml", prism(rod_length=0.4), SMALL)
-    simulator = room("tensegrity").simulator(str(path), options={"contact": "patch"})
+    simulator = system("tensegrity").simulator(str(path), options={"contact": "patch"})
     found = simulator.default_parameters.replace(rest_length=0.21, cable_stiffness=450.0)  # type: ignore[attr-defined]
     fit = found.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table())
     env = gym.make("TensegrityRoll-v0", model=path, params=fit)
@@ -105,13 +107,13 @@ def test_constants_identified_for_my_robot_are_taken_although_they_move_its_rest
 
 
 def test_a_structure_too_long_to_be_written_out_is_named_without_its_hash() -> None:
-    ball, other = (SimulatorSpec.of(room("tensegrity").simulator(name), name) for name in ("superball", "prism"))
+    ball, other = (SimulatorSpec.of(system("tensegrity").simulator(name), name) for name in ("superball", "prism"))
     assert ball.mismatch(other) == "they were identified for another value of actuated (model superball)"
 
 
 def test_constants_from_a_camera_of_any_rate_are_taken_by_environments(tmp_path: Path) -> None:
     """A frame of 1/29.97 s has 34 physics steps of 0.981 ms, of which 0.1 s is no multiple: 0.980 ms is near enough."""
-    simulator = room("tensegrity").simulator("superball", dt=1 / 29.97 / 34, options={"contact": "patch"})
+    simulator = system("tensegrity").simulator("superball", dt=1 / 29.97 / 34, options={"contact": "patch"})
     fit = simulator.default_parameters.save(  # type: ignore[attr-defined]
         tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table()
     )
@@ -157,7 +159,7 @@ def test_a_robot_of_my_own_is_trained_and_evaluated(tmp_path: Path) -> None:
     """By the commands, with the fit of that robot: for the id's own robot it is refused."""
     pytest.importorskip("stable_baselines3")
     mine = written(tmp_path / "my.toml", prism(rod_length=0.4), SMALL)
-    fit = room("tensegrity").simulator(str(mine))
+    fit = system("tensegrity").simulator(str(mine))
     fit.default_parameters.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(fit).table())
     train, judge = load_script("scripts/train.py"), load_script("scripts/evaluate.py")
     given = {"params": tmp_path / "fit.toml", "episodes": 1}

@@ -18,11 +18,11 @@ from helpers import load_script, run_limited
 
 from softgym_envs.core.files import read_toml
 from softgym_envs.core.task import EXTRAS
-from softgym_envs.rooms import room, rooms
+from softgym_envs.systems import system, systems
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("softgym_envs", "sysid", "agents")
-VERBS = sorted((ROOT / "scripts").glob("*.py"))
+SUBCOMMANDS = sorted((ROOT / "scripts").glob("*.py"))
 
 
 def modules():
@@ -74,8 +74,8 @@ def test_import_is_light(tmp_path):
 def test_wheel_holds_the_packages_and_nothing_else(tmp_path):
     names = built_wheel(tmp_path).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES, "softgym_verbs"}
-    assert {name.split("/")[1] for name in names if name.startswith("softgym_verbs/")} == {path.name for path in VERBS}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES, "softgym_commands"}
+    assert {name.split("/")[1] for name in names if name.startswith("softgym_commands/")} == {path.name for path in SUBCOMMANDS}
     expected = {path.relative_to(ROOT).as_posix() for path in sources()}
     data = {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in data_files(ROOT / package)}
     held = {name for name in names if name.split("/")[0] in PACKAGES}
@@ -95,7 +95,7 @@ def data_files(folder):
 def built_wheel(tmp_path):
     """Built from a copy, so that no build folder is left in the tree and no old one is picked up."""
     copy = tmp_path / "tree"
-    tracked = [*sources(), *VERBS, *(path for package in PACKAGES for path in data_files(ROOT / package))]
+    tracked = [*sources(), *SUBCOMMANDS, *(path for package in PACKAGES for path in data_files(ROOT / package))]
     for path in [
         *tracked,
         *(ROOT / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "tests/conftest.py")),
@@ -110,40 +110,40 @@ def built_wheel(tmp_path):
 
 
 def test_the_commands_of_the_wheel_run_far_from_this_folder(tmp_path):
-    """The installed verbs are those of the wheel: listed without tyro, run with it."""
+    """The installed subcommands are those of the wheel: listed without tyro, run with it."""
     (tmp_path / "wheel").mkdir()
     built_wheel(tmp_path).extractall(tmp_path / "wheel")
     entry = next((tmp_path / "wheel").glob("*.dist-info/entry_points.txt")).read_text(encoding="utf-8")
-    assert "softgym-envs = softgym_verbs.__main__:main" in entry
-    call = "import softgym_verbs.__main__ as command, softgym_envs, sys; print(command.__file__, softgym_envs.__file__);"
+    assert "softgym-envs = softgym_commands.__main__:main" in entry
+    call = "import softgym_commands.__main__ as command, softgym_envs, sys; print(command.__file__, softgym_envs.__file__);"
     said = run(
         sys.executable, "-c", f"{call} sys.exit(command.main(['list']))", cwd=tmp_path, PYTHONPATH=str(tmp_path / "wheel")
     )
     assert said.splitlines()[0].split() == [
-        str(tmp_path / "wheel" / "softgym_verbs" / "__main__.py"),
+        str(tmp_path / "wheel" / "softgym_commands" / "__main__.py"),
         str(tmp_path / "wheel" / "softgym_envs" / "__init__.py"),
     ]
-    assert all(task.id in said for room in rooms().values() for task in room.tasks)
+    assert all(task.id in said for system in systems().values() for task in system.tasks)
     bare = f"{call} sys.modules['tyro'] = None; sys.exit(command.main(['list']) != 2)"
     run(sys.executable, "-c", bare, cwd=tmp_path, PYTHONPATH=str(tmp_path / "wheel"))
 
 
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path):
-    """Every truth of every room, without MuJoCo; the native backend does not need it."""
+    """Every ground truth of every system, without MuJoCo; the native backend does not need it."""
     code = """
 import sys
 sys.modules["mujoco"] = None
 import gymnasium as gym, softgym_envs
 from softgym_envs.core.errors import MissingDependencyError
-from softgym_envs.rooms import rooms
-for room in rooms().values():
-    for backend in room.truths:
+from softgym_envs.systems import systems
+for system in systems().values():
+    for backend in system.ground_truths:
         try:
-            room.simulator(backend=backend)
+            system.simulator(backend=backend)
         except MissingDependencyError as error:
             assert 'needs mujoco: pip install ".[mujoco]"' in str(error), error
         else:
-            raise AssertionError(f"{room.name} made {backend}")
+            raise AssertionError(f"{system.name} made {backend}")
 gym.make("SlidingBlock-v0").reset(seed=0)
 """
     run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
@@ -163,9 +163,9 @@ class Missing(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 import scripts.demo
 from softgym_envs.core.task import load
-from softgym_envs.rooms import rooms
-for room in rooms().values():
-    load(room.recipe)
+from softgym_envs.systems import systems
+for system in systems().values():
+    load(system.procedure)
 """
     run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
 
@@ -248,21 +248,21 @@ def test_versions_agree():
 
 
 def test_every_verb_tells_its_options():
-    """Each file of scripts/ is a verb of the command, with `Args` and `main`."""
+    """Each file of scripts/ is a subcommand of the command, with `Args` and `main`."""
     said = run(sys.executable, "scripts", cwd=ROOT)
-    for path in VERBS:
+    for path in SUBCOMMANDS:
         if not path.name.startswith("_") and "\ndef main(" in path.read_text(encoding="utf-8"):
             assert f"  {path.stem} " in said
             assert "usage: softgym-envs" in run(sys.executable, "scripts", path.stem, "--help", cwd=ROOT, COLUMNS="200")
     unknown = subprocess.run([sys.executable, "scripts", "grow"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert unknown.returncode == 2 and "unknown verb 'grow'" in unknown.stderr
+    assert unknown.returncode == 2 and "unknown subcommand 'grow'" in unknown.stderr
     words = [sys.executable, "scripts", "identify", "block", "--data", "a.csv", "--data", "b.csv"]
     twice = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert twice.returncode == 2 and "--data is given twice" in twice.stderr  # b.csv alone was fitted
 
 
 def documented_commands():
-    """(page, verb, arguments) of every command of ours that a page shows, in blocks and within sentences."""
+    """(page, subcommand, arguments) of every command of ours that a page shows, in blocks and within sentences."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     pages += [*(ROOT / "results").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
     for path in pages:
@@ -270,16 +270,16 @@ def documented_commands():
         shown = re.findall(
             r"^ *((?:softgym-envs |python scripts/)\w.*)$|`((?:softgym-envs |python scripts/)\w[^`]*)`", text, re.MULTILINE
         )
-        for line in (" ".join(pair).replace("<room>", "vine").replace("\n", " ").strip() for pair in shown):
+        for line in (" ".join(pair).replace("<system>", "vine").replace("\n", " ").strip() for pair in shown):
             if "<" not in line and "..." not in line and "`" not in line:
-                verb, *given = shlex.split(line.removeprefix("python "), comments=True)[line.startswith("softgym") :]
-                yield path.relative_to(ROOT).as_posix(), Path(verb).stem, tuple(given)
+                subcommand, *given = shlex.split(line.removeprefix("python "), comments=True)[line.startswith("softgym") :]
+                yield path.relative_to(ROOT).as_posix(), Path(subcommand).stem, tuple(given)
 
 
 def test_commands_of_the_documents_are_understood():
-    """Verbs, flags and values are those that there are: a page once told of `list <room> --states`, which was none."""
+    """Subcommands, flags and values are those that there are: a page once told of `list <system> --states`, which was none."""
     commands = set(documented_commands())
-    assert len(commands) > 60 and {verb for _, verb, _ in commands} >= {
+    assert len(commands) > 60 and {subcommand for _, subcommand, _ in commands} >= {
         "list",
         "record",
         "identify",
@@ -287,21 +287,21 @@ def test_commands_of_the_documents_are_understood():
         "transfer",
         "play",
     }
-    for page, verb, given in sorted(commands):
+    for page, subcommand, given in sorted(commands):
         try:
-            tyro.cli(load_script(f"scripts/{verb}.py").Args, args=given)
+            tyro.cli(load_script(f"scripts/{subcommand}.py").Args, args=given)
         except SystemExit:
-            pytest.fail(f"{page}: {verb} {' '.join(given)}")
+            pytest.fail(f"{page}: {subcommand} {' '.join(given)}")
 
 
-def test_list_tells_what_a_truth_is_mapped_to():
+def test_list_tells_what_a_ground_truth_is_mapped_to():
     said = run(sys.executable, "scripts", "list", "block", "--states", cwd=ROOT)
     assert re.search(r"state\n  x +m\n", said) and re.search(r"control\n  force_x +N\n", said)
 
 
-def test_list_names_every_room_and_id():
+def test_list_names_every_system_and_id():
     said = run(sys.executable, "scripts", "list", cwd=ROOT)
-    for found in rooms().values():
+    for found in systems().values():
         assert f"{found.name}: {found.summary}" in said
         assert all(task.id in said for task in found.tasks)
 
@@ -341,9 +341,9 @@ def test_makefile_names_a_python_that_is_missing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tensegrity", "vine", "block", "box"])
-def test_the_file_on_a_rooms_page_is_read(name: str, tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "rooms" / f"{name}.md").read_text().split("```toml\n")[1].split("```")[0]
+def test_the_file_on_a_systems_page_is_read(name: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "systems" / f"{name}.md").read_text().split("```toml\n")[1].split("```")[0]
     (tmp_path / "mine.toml").write_text(text)
-    engine = room(name).simulator(room(name).model(str(tmp_path / "mine.toml"), None))
+    engine = system(name).simulator(system(name).model(str(tmp_path / "mine.toml"), None))
     states, status = engine.rollout(engine.initial_state(1), np.zeros((1, 5, engine.nu)))
     assert not status.any() and np.isfinite(states).all()

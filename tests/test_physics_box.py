@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from softgym_envs.box.dynamics import BoxSimulator
-from softgym_envs.box.experiments import thrown
-from softgym_envs.box.model import BoxModel, cube, square
-from softgym_envs.box.mujoco import BoxTwin
-from softgym_envs.box.parameters import BoxParameters
 from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.core.simulator import Status, finite_differences
+from softgym_envs.systems.box.dynamics import BoxSimulator
+from softgym_envs.systems.box.experiments import thrown
+from softgym_envs.systems.box.model import BoxModel, cube, square
+from softgym_envs.systems.box.mujoco import MujocoBox
+from softgym_envs.systems.box.parameters import BoxParameters
 
 Array = NDArray[np.float64]
 G = 9.81
@@ -317,14 +317,14 @@ def test_motion_does_not_depend_on_how_corners_are_numbered(model: BoxModel) -> 
     assert max(np.quantile(np.abs(tossed - ends[0][1]).max(axis=1), 0.75) for _, tossed in ends) < 1e-6
 
 
-def test_the_twin_flies_alike_and_lands_alike() -> None:
+def test_the_mujoco_model_flies_alike_and_lands_alike() -> None:
     simulator, starts = throws(cube(), 20)
-    twin = BoxTwin()
+    mujoco_model = MujocoBox()
     ours, _ = simulator.rollout(starts, np.zeros((20, 30, 3)), substeps=2)
-    theirs, _ = twin.rollout(starts, np.zeros((20, 30, 3)), substeps=10)
+    theirs, _ = mujoco_model.rollout(starts, np.zeros((20, 30, 3)), substeps=10)
     apart = np.linalg.norm(ours[..., :3] - theirs[..., :3], axis=-1)
     flying = ours[..., 2] > 0.0524 * np.sqrt(3) + 2e-3
-    assert apart[flying].max() < G * 0.2 * twin.dt  # Euler's error of a fall
+    assert apart[flying].max() < G * 0.2 * mujoco_model.dt  # Euler's error of a fall
     assert np.median(apart[:, -1]) < 0.1 * 0.1048  # widths, 0.2 s later: soft contact against rigid
 
 

@@ -1,4 +1,4 @@
-"""Physics of the rigid room against closed forms, invariants, a second formulation, enumeration and MuJoCo."""
+"""Physics of the rigid system against closed forms, invariants, a second formulation, enumeration and MuJoCo."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 import pytest
-from rigid_truth import jumping, slide
+from rigid_ground_truth import jumping, slide
 
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, StructureError
 from softgym_envs.core.simulator import Status, finite_differences
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.lcp import solve_lcp
-from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin, particle_twin_parameters
-from softgym_envs.rigid.parameters import BlockParameters, particle_parameters
-from softgym_envs.rigid.symbolic import complementarity_form
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.lcp import solve_lcp
+from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
+from softgym_envs.systems.rigid.mujoco import MujocoBlock, MujocoParticles, mujoco_particle_parameters
+from softgym_envs.systems.rigid.parameters import BlockParameters, particle_parameters
+from softgym_envs.systems.rigid.symbolic import complementarity_form
 
 SYMMETRIC = tuple((0.06 * np.cos(a), 0.06 * np.sin(a)) for a in 2 * np.pi / 3 * np.arange(3))
 FREE = BlockModel(pulley=None)
@@ -120,9 +120,9 @@ def test_several_particles_are_single_ones_side_by_side():
     state, control, _ = random_particle(rng, 3)
     friction = rng.uniform(0, 0.5, 3)
     together = ParticleSimulator(ParticleModel(3))
-    constants = together.parameters_class(**{f"friction{i}": f for i, f in enumerate(friction)})
+    parameter_values = together.parameters_class(**{f"friction{i}": f for i, f in enumerate(friction)})
     controls = np.repeat(control.reshape(1, 1, 3), 30, axis=1)
-    states, _ = together.rollout(state.reshape(1, -1), controls, constants)
+    states, _ = together.rollout(state.reshape(1, -1), controls, parameter_values)
     alone, _ = ParticleSimulator().rollout(state, controls[0].T[..., None], particle_parameters(1)(friction=friction))
     np.testing.assert_array_equal(states.reshape(31, 3, 4), np.swapaxes(alone, 0, 1))
 
@@ -176,8 +176,8 @@ def test_a_slide_down_a_slope_with_drag():
         for axis, tilt in ((3, "tilt_x"), (4, "tilt_y")):
             simulator, state = BlockSimulator(FREE, dt=h), np.zeros((1, 6))
             state[0, axis] = v0
-            constants = BlockParameters(friction=friction, drag=drag, **{tilt: slope})
-            states, _ = simulator.rollout(state, np.zeros((1, round(0.2 / h), 2)), constants)
+            parameter_values = BlockParameters(friction=friction, drag=drag, **{tilt: slope})
+            states, _ = simulator.rollout(state, np.zeros((1, round(0.2 / h), 2)), parameter_values)
             speed = (v0 - push / drag) * (1 + h * drag) ** -np.arange(round(0.2 / h) + 1.0) + push / drag
             np.testing.assert_allclose(states[0, :, axis], speed, rtol=1e-10)
         errors.append(abs(states[0, -1, 4] - ((v0 - push / drag) * np.exp(-drag * 0.2) + push / drag)))
@@ -187,9 +187,9 @@ def test_a_slide_down_a_slope_with_drag():
 def test_a_particle_falls_and_slides_on_ground_that_is_not_level_with_drag():
     """(m + h c) v+ = m v + h (F + m g (sin a - mu cos a)), without mu in the air, where m g cos a pulls it down."""
     mass, drag, friction, slope, push, h = 2.0, 3.0, 0.3, 0.15, 5.0, 0.01
-    constants = particle_parameters(1)(friction=friction, mass=mass, drag=drag, tilt_x=slope)
+    parameter_values = particle_parameters(1)(friction=friction, mass=mass, drag=drag, tilt_x=slope)
     begin = np.array([[0.0, 0.0, 1.0, 0.0], [0.0, 9.0, 1.0, 0.0]])  # on the ground, and high above it
-    states, _ = ParticleSimulator(dt=h).rollout(begin, np.full((2, 50, 1), push), constants)
+    states, _ = ParticleSimulator(dt=h).rollout(begin, np.full((2, 50, 1), push), parameter_values)
     held = friction * np.cos(slope) * np.array([1.0, 0.0])
     ends = (push + mass * 9.81 * (np.sin(slope) - held)) / drag
     left = (1 + h * drag / mass) ** -np.arange(51.0)
@@ -288,14 +288,14 @@ def test_what_sticks_has_no_derivative_by_the_control():
 def test_derivatives_of_random_steps_are_those_of_differences():
     rng = np.random.default_rng(4)
     tilted = BlockParameters(drag=2.0, tilt_x=0.1, tilt_y=-0.2)
-    for simulator, draw, constants in (
+    for simulator, draw, parameter_values in (
         (ParticleSimulator(), random_particle, None), (BlockSimulator(), random_block, None),
         (ParticleSimulator(), random_particle, particle_parameters(1)(drag=2.0, tilt_x=0.1)),
         (BlockSimulator(), random_block, tilted),
     ):  # fmt: skip
         state, control, _ = draw(rng, 300)
-        exact = simulator.linearize(state, control, constants)
-        differences = finite_differences(simulator, state, control, constants, epsilon=1e-7)
+        exact = simulator.linearize(state, control, parameter_values)
+        differences = finite_differences(simulator, state, control, parameter_values, epsilon=1e-7)
         for a, b in zip(exact, differences, strict=True):
             error = np.abs(a - b).reshape(300, -1).max(axis=1) / (1 + np.abs(b).reshape(300, -1).max(axis=1))
             # States at rest or at touch are corners, where differences average two pieces.
@@ -307,9 +307,9 @@ def test_derivatives_of_random_steps_are_those_of_differences():
 
 def test_block_against_mujoco():
     """0.8 s under the string: round cone and body in space there, polygons in the plane here. End within 2 % of the way."""
-    native, twin = BlockSimulator(BlockModel(num_directions=64), dt=0.0025), BlockTwin(height=0.006)
+    native, mujoco_model = BlockSimulator(BlockModel(num_directions=64), dt=0.0025), MujocoBlock(height=0.006)
     ours, _ = native.rollout(native.initial_state(), np.zeros((1, 80, 2)), substeps=4)
-    theirs, _ = twin.rollout(twin.initial_state(), np.zeros((1, 80, 2)), substeps=10)
+    theirs, _ = mujoco_model.rollout(mujoco_model.initial_state(), np.zeros((1, 80, 2)), substeps=10)
     way = np.linalg.norm(theirs[0, -1, :2])
     assert way > 0.3
     assert np.linalg.norm(ours[0, -1, :2] - theirs[0, -1, :2]) < 0.02 * way
@@ -318,10 +318,10 @@ def test_block_against_mujoco():
 
 def test_a_block_on_a_slope_with_drag_against_mujoco():
     """Both tilts at once, a turning block without string: within 2 % of the way after 0.6 s."""
-    native, twin = BlockSimulator(replace(FREE, num_directions=64), dt=0.0025), BlockTwin(FREE, height=0.006)
+    native, mujoco_model = BlockSimulator(replace(FREE, num_directions=64), dt=0.0025), MujocoBlock(FREE, height=0.006)
     told = {"friction": 0.25, "drag": 1.0, "tilt_x": 0.1, "tilt_y": -0.15}
     ends = []
-    for simulator, substeps in ((native, 4), (twin, 10)):
+    for simulator, substeps in ((native, 4), (mujoco_model, 10)):
         start = simulator.initial_state()
         start[0, 3:6] = (0.8, 0.5, 3.0)
         states, _ = simulator.rollout(
@@ -335,18 +335,18 @@ def test_a_block_on_a_slope_with_drag_against_mujoco():
 
 
 @pytest.mark.parametrize(("friction", "tips"), [(0.35, False), (0.5, False), (0.75, True), (1.2, True)])
-def test_the_twin_tips_where_statics_says(friction, tips):
+def test_the_mujoco_model_tips_where_statics_says(friction, tips):
     """Friction at the table pitches a sliding block about its foot in front, 0.06 m ahead, once friction * height > 0.06 m."""
-    twin = BlockTwin(FREE, height=0.1)
-    start = twin.initial_state()
+    mujoco_model = MujocoBlock(FREE, height=0.1)
+    start = mujoco_model.initial_state()
     start[0, 3] = 1.5
-    constants = twin.default_parameters.replace(friction=friction)
-    states, _ = twin.rollout(start, np.zeros((1, 12, 2)), constants, substeps=10)
+    parameter_values = mujoco_model.default_parameters.replace(friction=friction)
+    states, _ = mujoco_model.rollout(start, np.zeros((1, 12, 2)), parameter_values, substeps=10)
     assert bool(np.abs(states[0, :, 7]).max() > 0.05) == tips
 
 
-def test_the_twins_centre_of_mass_is_as_high_as_said():
-    mj = BlockTwin(FREE, height=0.07).mj_model()
+def test_the_mujoco_models_centre_of_mass_is_as_high_as_said():
+    mj = MujocoBlock(FREE, height=0.07).mj_model()
     data = mujoco.MjData(mj)
     mujoco.mj_forward(mj, data)
     np.testing.assert_allclose(data.xipos[1], [0.0, 0.0, 0.07], atol=1e-12)
@@ -354,11 +354,11 @@ def test_the_twins_centre_of_mass_is_as_high_as_said():
 
 @pytest.mark.parametrize("told", [{}, {"drag": 0.5, "tilt_x": -0.1}])
 def test_particles_against_mujoco(told):
-    native, twin = ParticleSimulator(ParticleModel(2), dt=1e-3), ParticleTwin(ParticleModel(2))
+    native, mujoco_model = ParticleSimulator(ParticleModel(2), dt=1e-3), MujocoParticles(ParticleModel(2))
     controls = np.tile(np.array([5.0, -3.0]), (1, 40, 1))
     ours, theirs = (
         one.rollout(one.initial_state(), controls, one.default_parameters.replace(**told), substeps=50)[0]
-        for one in (native, twin)
+        for one in (native, mujoco_model)
     )
     np.testing.assert_allclose(ours[0, -1, [0, 4]], theirs[0, -1, [0, 4]], rtol=0.01)
     np.testing.assert_allclose(ours[0, -1, [1, 5]], theirs[0, -1, [1, 5]], atol=5e-3)  # MuJoCo's contact gives way
@@ -383,8 +383,8 @@ def test_bad_structure_is_named():
         (lambda: ParticleModel(0), "count is 0"),
         (lambda: BlockSimulator(dt=0.0), "dt is 0"),
         (lambda: ParticleSimulator(dt=float("nan")), "dt is nan"),
-        (lambda: ParticleTwin(dt=-1.0), "dt is -1"),
-        (lambda: BlockTwin(height=0.0), "height is 0"),
+        (lambda: MujocoParticles(dt=-1.0), "dt is -1"),
+        (lambda: MujocoBlock(height=0.0), "height is 0"),
     ):
         with pytest.raises(OptionError, match=message):
             make()
@@ -399,7 +399,7 @@ def test_a_block_at_the_pulley_is_a_failure():
 
 
 def test_constants_of_many_particles_go_through_files(tmp_path):
-    for kind in (particle_parameters(2), particle_twin_parameters(2)):
+    for kind in (particle_parameters(2), mujoco_particle_parameters(2)):
         path = kind(friction1=0.4).save(tmp_path / "fit.toml")
         assert kind.load(path).friction1 == 0.4
 
@@ -431,6 +431,6 @@ def test_a_block_is_solved_for_the_whole_cone_though_few_edges_are_looked_at(cou
     controls = rng.normal(size=(60, 2)) * np.where(rng.random((60, 1)) < 0.5, 4.0, 0.5)
     after, status = simulator.step(states, controls)
     assert (status == Status.OK).all()
-    constants = np.repeat(BlockParameters().to_vector()[None], 60, axis=0)
+    parameter_values = np.repeat(BlockParameters().to_vector()[None], 60, axis=0)
     pairs = simulator.pair_values(states, controls)
-    assert complementarity_form(simulator).residual(states, controls, constants, after, pairs).max() < 1e-9
+    assert complementarity_form(simulator).residual(states, controls, parameter_values, after, pairs).max() < 1e-9

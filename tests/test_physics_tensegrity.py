@@ -14,11 +14,11 @@ from tensegrity_systems import lifted, rods
 from softgym_envs.core import lie
 from softgym_envs.core.errors import ParameterError
 from softgym_envs.core.simulator import finite_differences
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters, native_constants
-from softgym_envs.tensegrity.parameters import TensegrityParameters
-from softgym_envs.tensegrity.terrain import Terrain
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import TensegrityModel, prism, superball
+from softgym_envs.systems.tensegrity.mujoco import MujocoParameters, MujocoTensegrity, native_constants
+from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
+from softgym_envs.systems.tensegrity.terrain import Terrain
 
 Array = NDArray[np.float64]
 G = 9.81
@@ -108,12 +108,12 @@ def test_free_flight_conserves_momentum_exactly_and_angular_momentum_to_order_dt
 def test_without_contact_it_is_mujoco(make, hold: int, fixed_rod: int | None) -> None:
     """Paper V-A: both integrate the same equations; after 5000 steps of random control they still agree to 1e-9 m."""
     model = make()
-    ours, twin = TensegritySimulator(model, fixed_rod=fixed_rod), TensegrityTwin(model, fixed_rod=fixed_rod)
+    ours, mujoco_model = TensegritySimulator(model, fixed_rod=fixed_rod), MujocoTensegrity(model, fixed_rod=fixed_rod)
     gravity = 0.0 if fixed_rod is None else G
     state = lifted(model, ours.initial_state()[0])[None]
     controls = np.random.default_rng(3).uniform(-100, 100, (1, 5000 // hold, model.nu))
     a, _ = ours.rollout(state, controls, TensegrityParameters(gravity=gravity), substeps=hold)
-    b, _ = twin.rollout(state, controls, TwinParameters(gravity=gravity), substeps=hold)
+    b, _ = mujoco_model.rollout(state, controls, MujocoParameters(gravity=gravity), substeps=hold)
     assert np.abs(model.node_positions(a) - model.node_positions(b)).max() < 1e-9
 
 
@@ -220,7 +220,7 @@ def cone_excess(model: TensegrityModel, state: Array, change: Array, depth: floa
 
 def mujoco_step(model: TensegrityModel, state: Array) -> Array:
     """Velocities of rods without cables after a step of MuJoCo whose solver goes on to the last digit, (6 rods,)."""
-    mj = TensegrityTwin(model).mj_model()
+    mj = MujocoTensegrity(model).mj_model()
     mj.opt.tolerance, mj.opt.iterations = 0.0, 300
     data = mujoco.MjData(mj)
     bodies = state.reshape(-1, 13)
@@ -310,28 +310,28 @@ def test_rods_pressed_into_each_other_do_not_spin_up() -> None:
     """
     commands = np.random.default_rng(3).choice([-100.0, 100.0], (8, 5, 24)).repeat(20, axis=1)
     spins = []
-    for simulator, parameters in ((TensegritySimulator(contact="patch"), MUJOCO_PAD), (TensegrityTwin(), None)):
+    for simulator, parameters in ((TensegritySimulator(contact="patch"), MUJOCO_PAD), (MujocoTensegrity(), None)):
         states, status = simulator.rollout(simulator.initial_state(8), commands, parameters, substeps=100)
         assert not status.any()
         spins.append(np.abs(states[:, :, 12:78:13]).max())
     assert spins[0] < 10 * spins[1]
 
 
-def test_constants_of_the_twin_are_told_only_where_our_engine_has_them() -> None:
+def test_constants_of_the_mujoco_model_are_told_only_where_our_engine_has_them() -> None:
     with pytest.raises(ParameterError, match="torsional_friction"):
-        native_constants(TwinParameters(torsional_friction=0.5))
+        native_constants(MujocoParameters(torsional_friction=0.5))
     with pytest.raises(ParameterError, match="batch"):
-        native_constants(TwinParameters(friction=np.array([0.5, 1.0])))
+        native_constants(MujocoParameters(friction=np.array([0.5, 1.0])))
 
 
-def mechanical_energy(model: TensegrityModel, states: Array, constants: TensegrityParameters) -> Array:
+def mechanical_energy(model: TensegrityModel, states: Array, parameter_values: TensegrityParameters) -> Array:
     """Kinetic energy of thin rods, weight and stretched cables (..., ) [J]."""
     ends, speeds = model.node_positions(states), model.node_velocities(states)
     one, other = speeds[..., ::2, :], speeds[..., 1::2, :]
-    moving = constants.rod_mass / 6.0 * (one**2 + one * other + other**2).sum(axis=(-2, -1))
-    stretch = np.maximum(model.cable_lengths(states) - constants.rest_length, 0.0)
-    weight = constants.rod_mass * constants.gravity * model.num_rods * ends[..., 2].mean(axis=-1)
-    return np.asarray(moving + weight + 0.5 * constants.cable_stiffness * (stretch**2).sum(axis=-1))
+    moving = parameter_values.rod_mass / 6.0 * (one**2 + one * other + other**2).sum(axis=(-2, -1))
+    stretch = np.maximum(model.cable_lengths(states) - parameter_values.rest_length, 0.0)
+    weight = parameter_values.rod_mass * parameter_values.gravity * model.num_rods * ends[..., 2].mean(axis=-1)
+    return np.asarray(moving + weight + 0.5 * parameter_values.cable_stiffness * (stretch**2).sum(axis=-1))
 
 
 def test_pads_that_slow_turning_as_sliding_feed_no_energy_to_a_light_robot() -> None:
@@ -351,7 +351,7 @@ def test_pads_that_slow_turning_as_sliding_feed_no_energy_to_a_light_robot() -> 
         assert not status.any()
     of_the_fall = small.num_rods * light.rod_mass * light.gravity * fall
     assert rises[light.sliding_damping] < 0.02 * of_the_fall < rises[light.pivot_damping]
-    by_mujoco = native_constants(TwinParameters(rod_mass=0.1, cable_stiffness=500.0, cable_damping=2.0, rest_length=0.3))
+    by_mujoco = native_constants(MujocoParameters(rod_mass=0.1, cable_stiffness=500.0, cable_damping=2.0, rest_length=0.3))
     assert engine.caution(by_mujoco) == "" and "without motors the robot gains" in engine.caution(light)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.simulator import Status
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.obstacles import circle, polygon, rectangle, to_local, wall
-from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.obstacles import circle, polygon, rectangle, to_local, wall
+from softgym_envs.systems.vine.parameters import VineParameters
 
 QUIET = VineParameters(drag=0.0, bending_damping=1e-8)
 LENGTH = 0.4

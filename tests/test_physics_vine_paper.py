@@ -9,7 +9,7 @@ from reproductions.jitosho2021.program import OsqpSolver, assemble, contact_rows
 from reproductions.jitosho2021.simulator import PaperSimulator
 from softgym_envs.core.errors import DataError, StructureError
 from softgym_envs.core.simulator import Status
-from softgym_envs.vine.obstacles import circle, rectangle, wall
+from softgym_envs.systems.vine.obstacles import circle, rectangle, wall
 
 
 def agreement(model, parameters, dt, growth, states):

@@ -1,4 +1,4 @@
-"""Every rule of pictures over every id, backend and room: drawn, followed, driven by keys, played."""
+"""Every rule of pictures over every id, backend and system: drawn, followed, driven by keys, played."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from softgym_envs.rendering import Hud, Picture, PointOverlay, PygameRenderer, d
 from softgym_envs.rendering import hud as huds
 from softgym_envs.rendering.colors import PAPER
 from softgym_envs.rendering.scene import GroundGrid, Segment, Sphere
-from softgym_envs.rooms import rooms, tasks
-from softgym_envs.vine.picture import RAY
+from softgym_envs.systems import systems, tasks
+from softgym_envs.systems.vine.picture import RAY
 
 SIZE = (160, 120)
 IDS = [task.id for task in tasks()]
 WORLDS = [
-    (task.id, backend) for room in rooms().values() for task in room.tasks for backend in ("native", *tuple(room.truths)[:1])
+    (task.id, backend)
+    for system in systems().values()
+    for task in system.tasks
+    for backend in ("native", *tuple(system.ground_truths)[:1])
 ]
 HEADINGS = [np.array([np.cos(angle), np.sin(angle)]) for angle in (0.0, 1.0, 2.5, -1.8)]
 
@@ -36,9 +39,9 @@ def make(name, backend):
     return env
 
 
-@pytest.mark.parametrize("room", rooms().values(), ids=lambda room: room.name)
-def test_a_room_has_a_picture_that_says_which_keys_do_what(room):
-    picture = load(room.picture)
+@pytest.mark.parametrize("system", systems().values(), ids=lambda system: system.name)
+def test_a_system_has_a_picture_that_says_which_keys_do_what(system):
+    picture = load(system.picture)
     assert isinstance(picture, Picture)
     assert "arrows" in picture.keys and all(key and what for key, what in picture.keys.items())
 
@@ -143,7 +146,7 @@ def test_text_of_players_is_whole_and_overprints_nothing(name, size, monkeypatch
 
 
 @pytest.mark.parametrize("name, backend", [world for world in WORLDS if world[1] != "native"])
-def test_every_truth_is_played(name, backend):
+def test_every_ground_truth_is_played(name, backend):
     player = Player(gym.make(f"softgym_envs:{name}", backend=backend), PlayOptions(headless_frames=2, size=SIZE))
     player.run()
     assert player.frames == 2 and player.last_image is not None and player.last_image.shape == (*SIZE[::-1], 3)
@@ -160,17 +163,17 @@ def test_tracked_points_are_drawn_or_refused(name):
             overlay_scene(simulator, points, points)
 
 
-def test_a_simulator_of_no_room_is_named():
+def test_a_simulator_of_no_system_is_named():
     class Stranger:
         model, default_parameters = object(), None
 
-    with pytest.raises(OptionError, match="Stranger says of no room"):
+    with pytest.raises(OptionError, match="Stranger says of no system"):
         scene_of(Stranger(), np.zeros(3))
 
 
 def test_importing_pictures_does_not_import_pygame():
     modules = ["softgym_envs.rendering", "softgym_envs.envs.drawing"]
-    modules += [room.picture.split(":")[0] for room in rooms().values()]
+    modules += [system.picture.split(":")[0] for system in systems().values()]
     heavy = {"pygame", "PIL", "mujoco", "warp", "torch"}
     code = f"import sys, {', '.join(modules)}; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ from helpers import load_script, run_main
 
 from softgym_envs.core.files import read_json
 from softgym_envs.envs.player import PlayOptions
-from softgym_envs.rooms import tasks
+from softgym_envs.systems import tasks
 
 ROOT = Path(__file__).parents[1]
 POLICIES = sorted((ROOT / "agents/policies").glob("*.npz"))

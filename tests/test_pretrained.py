@@ -19,7 +19,7 @@ from agents.learning.policy import load_policy
 from agents.policies import FOLDER, Network, load_network, save_network
 from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError
 from softgym_envs.envs.player import PlayOptions
-from softgym_envs.rooms import tasks
+from softgym_envs.systems import tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCKED = "import sys; sys.modules.update(torch=None, mujoco=None, stable_baselines3=None); "

@@ -14,9 +14,9 @@ import pytest
 from helpers import ROOT, load_script, run_limited
 
 from softgym_envs.core.errors import FileFormatError, OptionError
-from softgym_envs.core.room import task_keywords
 from softgym_envs.core.spec import SimulatorSpec
-from sysid.judgement.uncertainty import clustered_covariance
+from softgym_envs.core.system import task_keywords
+from sysid.diagnostics.uncertainty import clustered_covariance
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_keywords_of_gymnasium_itself_are_checked(word: str, said: str) -> None:
 @pytest.mark.parametrize("value", ["3", "[1.0]", "true", "{ a = 1 }"])
 def test_a_structure_that_is_not_text_is_named(tmp_path: Path, value: str) -> None:
     path = tmp_path / "fit.toml"
-    path.write_text(f'[constants]\n[simulator]\nroom = "block"\ndt = 0.01\n[simulator.structure]\npulley = {value}\n')
+    path.write_text(f'[parameters]\n[simulator]\nsystem = "block"\ndt = 0.01\n[simulator.structure]\npulley = {value}\n')
     with pytest.raises(FileFormatError, match=r"\[simulator\.structure\] pulley is"):
         SimulatorSpec.read(path)
 
@@ -95,7 +95,7 @@ def test_a_fault_of_ours_keeps_its_traceback(command: Any, monkeypatch: pytest.M
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("softgym_envs.rooms.rooms", broken)
+    monkeypatch.setattr("softgym_envs.systems.systems", broken)
     with pytest.raises(ZeroDivisionError):
         command(("list",))
 

@@ -276,7 +276,7 @@ def test_bad_videos_are_refused(tmp_path):
 
 def test_side_by_side_holds_the_shorter_video_and_keeps_both_pictures():
     left, right = frames(2), frames(4)
-    joined = side_by_side(left, right, ("engine", "twin"))
+    joined = side_by_side(left, right, ("engine", "mujoco_model"))
     assert len(joined) == 4 and joined[0].shape == (64, 192, 3)
     np.testing.assert_array_equal(joined[3][44:, :96], left[1][44:])
     np.testing.assert_array_equal(joined[3][44:, 96:], right[3][44:])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from helpers import load_script
 
-from agents.study.document import read_study
-from agents.study.report import markdown
+from agents.transfer.document import read_study
+from agents.transfer.report import markdown
 from softgym_envs.core.files import read_json
 
 ROOT = Path(__file__).parents[1]
@@ -91,5 +91,5 @@ def test_results_are_small_and_of_the_agreed_kinds() -> None:
     files = [path for path in RESULTS.rglob("*") if path.is_file() and path.suffix != ".csv"]
     assert sum(path.stat().st_size for path in files) <= 5_000_000
     assert {path.name for path in files if path.parent.name != "task_cards"} <= {
-        "numbers.json", "table.md", "picture.png", "fit.toml", "twin.toml", "fit.json", "fit.npz",
+        "numbers.json", "table.md", "picture.png", "fit.toml", "mujoco_model.toml", "fit.json", "fit.npz",
     }  # fmt: skip

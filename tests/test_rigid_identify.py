@@ -1,4 +1,4 @@
-"""scripts/identify.py on block and particles: a camera's CSV becomes friction, or the verdict that it shows none."""
+"""scripts/identify.py on block and particles: a camera's CSV becomes friction, or the diagnostic that it shows none."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from helpers import load_script, run_script
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
-from softgym_envs.rigid.recipe import first_state
-from softgym_envs.rigid.scene_file import load_block
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
+from softgym_envs.systems.rigid.parameters import BlockParameters, ParticleParameters
+from softgym_envs.systems.rigid.procedure import first_state
+from softgym_envs.systems.rigid.scene_file import load_block
 from sysid import noise_of
 
 pytest.importorskip("casadi")
@@ -50,8 +50,8 @@ def camera_file(path: Path, recording: Trajectory, scales: dict[str, float], *, 
 def pulled(friction: float, model: BlockModel | None = None, seed: int = 0) -> Trajectory:
     """0.8 s of the block under its weight, with a round cone, seen at 50 Hz."""
     simulator = BlockSimulator(model or BlockModel(num_directions=512))
-    constants, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
-    return record(simulator, np.zeros(6), np.zeros((40, 2)), constants, noise=CAMERA, rng=rng, period=0.02)
+    parameter_values, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
+    return record(simulator, np.zeros(6), np.zeros((40, 2)), parameter_values, noise=CAMERA, rng=rng, period=0.02)
 
 
 BLOCK_UNITS = {"x": 1e3, "y": 1e3, "theta": 180 / np.pi}
@@ -62,7 +62,7 @@ def test_a_block_on_camera_becomes_its_friction(script, tmp_path, capsys):
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.4, seed=1), BLOCK_UNITS), tmp_path / "out"
     assert run_script(script, "block", "--data", path, "--method", "mpec", "--out", out) == 0
     said = capsys.readouterr().out
-    assert "1 of 1 constants identified (friction)" in said and "noise by third differences [SI]: x 0.00" in said
+    assert "1 of 1 parameters identified (friction)" in said and "noise by third differences [SI]: x 0.00" in said
     fit = json.loads((out / "fit.json").read_text())
     (estimate,) = fit["estimates"]
     assert abs(BlockParameters.load(out / "fit.toml").friction - 0.4) < 4 * estimate["std"] < 0.02
@@ -89,8 +89,8 @@ def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
     (tmp_path / "block.toml").write_text("[block]\nnum_directions = 128\npulley = [1.2, 0.3]\n")
     codes = []
     for friction in (0.4, 0.7):
-        constants, rng = BlockParameters(friction=friction), np.random.default_rng(0)
-        seen = record(simulator, np.zeros(6), np.zeros((30, 2)), constants, noise=CAMERA, rng=rng, period=0.02)
+        parameter_values, rng = BlockParameters(friction=friction), np.random.default_rng(0)
+        seen = record(simulator, np.zeros(6), np.zeros((30, 2)), parameter_values, noise=CAMERA, rng=rng, period=0.02)
         path = camera_file(tmp_path / "camera.csv", seen, BLOCK_UNITS)
         flags = ("--model", tmp_path / "block.toml", "--dt", 0.005, "--online", "--out", tmp_path)
         codes.append(run_script(script, "block", "--data", path, *flags, "--noise", "x", 1e-3, "y", 1e-3, "theta", 5e-3))
@@ -121,7 +121,7 @@ def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsy
         stated = ("--dt", 0.05, "--noise", "x", share * noise["x"], "y", share * noise["y"])
         run_script(script, "particles", "--data", path, "--settings", "box=true", "--out", tmp_path, *stated)
     said = capsys.readouterr().out
-    assert said.count("constants are the mean of what noise within 1.73 standard deviations allows") == 1
+    assert said.count("parameters are the mean of what noise within 1.73 standard deviations allows") == 1
     assert said.count("MISSED") == 1
     unable = ("--method", "cma_es", "--noise", "x", 1e-3, "y", 1e-3)
     for given, said in (((), "box needs --noise, and the method mpec"), (unable, "cma_es has no option 'box'")):
@@ -132,9 +132,9 @@ def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsy
 def test_particles_on_camera_become_their_frictions(script, tmp_path):
     """Two of them, under forces that the file says; a camera of 20 Hz is the physics step."""
     simulator = ParticleSimulator(ParticleModel(2))
-    truth = simulator.parameters_class(friction0=0.1, friction1=0.4)
+    ground_truth = simulator.parameters_class(friction0=0.1, friction1=0.4)
     start, controls = np.array([-3.0, 1.0, 0, 0, 4.0, 4.0, 0, 0]), np.full((100, 2), 5.0)
-    recording = record(simulator, start, controls, truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(0))
+    recording = record(simulator, start, controls, ground_truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(0))
     path = camera_file(tmp_path / "camera.csv", recording, dict.fromkeys(recording.names, 1.0), controls=True)
     (tmp_path / "two.toml").write_text("[particles]\ncount = 2\n")
     given = ("--model", tmp_path / "two.toml", "--data", path, "--dt", 0.05, "--method", "mpec")
@@ -147,8 +147,8 @@ def test_steps_that_are_much_too_long_are_named_though_half_of_them_would_not_do
     """A particle of our own engine that is pushed to and fro, in steps of 1.25 ms, fitted in steps of 50 ms."""
     simulator, rng = ParticleSimulator(dt=0.00125), np.random.default_rng(3)
     controls = np.where(np.arange(200) // 20 % 2 == 0, 6.0, -6.0)[:, None]
-    constants, noise = simulator.default_parameters.replace(friction=0.3), {"x": 1e-3, "y": 1e-3}
-    run = record(simulator, np.array([0.0, 0.0, 1.0, 0.0]), controls, constants, noise=noise, rng=rng, period=0.05)
+    parameter_values, noise = simulator.default_parameters.replace(friction=0.3), {"x": 1e-3, "y": 1e-3}
+    run = record(simulator, np.array([0.0, 0.0, 1.0, 0.0]), controls, parameter_values, noise=noise, rng=rng, period=0.05)
     TrajectorySet((run.for_timestep(0.05),)).save(tmp_path / "run.h5")
     assert run_script(script, "particles", "--data", tmp_path / "run.h5", "--out", tmp_path / "out") == 0
     assert "the simulator's own step of 0.05 s is a part of why" in capsys.readouterr().out
@@ -157,8 +157,8 @@ def test_steps_that_are_much_too_long_are_named_though_half_of_them_would_not_do
 def test_what_sticks_in_the_engines_own_steps_is_explained_though_it_gives_no_number(script, tmp_path):
     """It falls 3 m and stays: a bound of friction, and no number, in the steps it was made in."""
     simulator, rng = ParticleSimulator(), np.random.default_rng(100)
-    falling, noise, truth = np.array([0.0, 3.0, 0.0, 0.0]), {"x": 1e-3, "y": 1e-3}, ParticleParameters(friction=0.8)
-    run = record(simulator, falling, np.full((36, 1), 5.0), truth, noise=noise, rng=rng)
+    falling, noise, ground_truth = np.array([0.0, 3.0, 0.0, 0.0]), {"x": 1e-3, "y": 1e-3}, ParticleParameters(friction=0.8)
+    run = record(simulator, falling, np.full((36, 1), 5.0), ground_truth, noise=noise, rng=rng)
     path = camera_file(tmp_path / "camera.csv", run, dict.fromkeys(run.names, 1.0), controls=True)
     assert run_script(script, "particles", "--data", path, "--out", tmp_path / "out") == 2
     fit = json.loads((tmp_path / "out" / "fit.json").read_text())
@@ -170,8 +170,8 @@ def test_particles_of_no_engines_step_are_explained(script, tmp_path, capsys):
     """Simulated in steps of 0.25 ms, seen at 100 Hz: nobody says in which steps to fit them."""
     simulator, rng = ParticleSimulator(dt=0.00025), np.random.default_rng(5)
     controls = np.where(np.arange(120) // 25 % 2 == 0, 6.0, -6.0)[:, None]
-    constants, noise = simulator.default_parameters.replace(friction=0.31), {"x": 1e-3, "y": 1e-3}
-    run = record(simulator, np.array([0.0, 0.5, 1.5, 0.0]), controls, constants, noise=noise, rng=rng, period=0.01)
+    parameter_values, noise = simulator.default_parameters.replace(friction=0.31), {"x": 1e-3, "y": 1e-3}
+    run = record(simulator, np.array([0.0, 0.5, 1.5, 0.0]), controls, parameter_values, noise=noise, rng=rng, period=0.01)
     path = camera_file(tmp_path / "camera.csv", run, dict.fromkeys(run.names, 1.0), controls=True)
     assert run_script(script, "particles", "--data", path, "--out", tmp_path / "out") == 0
     fit = json.loads((tmp_path / "out" / "fit.json").read_text())
@@ -208,8 +208,8 @@ def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
     assert all(found["noise"][name] == pytest.approx(sigma, rel=0.3) for name, sigma in CAMERA.items())
 
 
-def test_evolution_that_explains_nothing_asks_no_suspects_that_it_cannot_free(script, tmp_path, capsys):
-    """Another cone than is fitted; the method knows no constants of recordings, such as latency: that ended in an error."""
+def test_evolution_that_explains_nothing_asks_no_candidate_causes_that_it_cannot_free(script, tmp_path, capsys):
+    """Another cone than is fitted; the method knows no parameters of recordings, such as latency: that ended in an error."""
     path = camera_file(tmp_path / "camera.csv", pulled(0.3, BlockModel(num_directions=128), seed=1), BLOCK_UNITS)
     assert run_script(script, "block", "--data", path, "--method", "cma_es", "--out", tmp_path / "out") == 0
     said = capsys.readouterr().out
@@ -219,9 +219,9 @@ def test_evolution_that_explains_nothing_asks_no_suspects_that_it_cannot_free(sc
 def thrown(friction: float, velocity: tuple[float, float, float], seed: int = 0) -> Trajectory:
     """0.8 s of a block that a hand let go, with a round cone, seen at 60 Hz."""
     simulator = BlockSimulator(BlockModel(num_directions=128, pulley=None), dt=1 / 240)
-    constants, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
+    parameter_values, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
     start = np.concatenate([np.zeros(3), velocity])
-    return record(simulator, start, np.zeros((48, 2)), constants, noise=CAMERA, rng=rng, period=1 / 60)
+    return record(simulator, start, np.zeros((48, 2)), parameter_values, noise=CAMERA, rng=rng, period=1 / 60)
 
 
 @pytest.mark.parametrize("method", ["mpec", "single_shooting", "multiple_shooting"])
@@ -239,8 +239,8 @@ def test_a_straight_slide_between_two_edges_is_explained(script, tmp_path):
     """Of a cone of 512 edges, nearly a round one: 32 edges leave four times what noise may. The fit can be played."""
     simulator, angle = BlockSimulator(BlockModel(num_directions=512, pulley=None), dt=1 / 960), np.pi / 64
     start, still = np.array([0, 0, 0, 1.5 * np.cos(angle), 1.5 * np.sin(angle), 0]), np.zeros((48, 2))
-    constants, rng = BlockParameters(friction=0.2), np.random.default_rng(0)
-    seen = record(simulator, start, still, constants, noise=CAMERA, rng=rng, period=1 / 60)
+    parameter_values, rng = BlockParameters(friction=0.2), np.random.default_rng(0)
+    seen = record(simulator, start, still, parameter_values, noise=CAMERA, rng=rng, period=1 / 60)
     path, out = camera_file(tmp_path / "camera.csv", seen, BLOCK_UNITS), tmp_path / "out"
     (tmp_path / "block.toml").write_text("[block]\n")
     assert run_script(script, "block", "--model", tmp_path / "block.toml", "--data", path, "--fps", 60, "--out", out) == 0
@@ -267,12 +267,14 @@ def test_the_first_state_is_read_from_the_first_rows():
     place, speed, _ = np.sqrt(np.diag(np.linalg.inv(powers.T @ powers)))
     for seed in range(5):
         seen = thrown(0.25, tuple(start[3:]), seed)
-        guess, values = first_state(simulator, seen.names), seen.values.copy()
+        initial_guess, values = first_state(simulator, seen.names), seen.values.copy()
         values[3] = np.nan
         seen = replace(seen, values=values)
-        assert (np.abs(guess(seen) - start) < 4 * np.concatenate([place * sigma, speed * sigma])).all()
+        assert (np.abs(initial_guess(seen) - start) < 4 * np.concatenate([place * sigma, speed * sigma])).all()
         late = seen.window(seen.times[1], seen.times[2])
-        assert abs(guess(late)[3] - 1.2) < 4 * 60 * np.sqrt(2) * sigma[0] + 0.25 * 9.81 / 40  # it has slid 1 / 40 s by then
+        assert (
+            abs(initial_guess(late)[3] - 1.2) < 4 * 60 * np.sqrt(2) * sigma[0] + 0.25 * 9.81 / 40
+        )  # it has slid 1 / 40 s by then
     names, times = ("particle1.y", "particle0.x"), 0.05 * np.arange(4)
     moving = Trajectory(times, np.zeros((3, 0)), times[:, None] * [2.0, -1.0], names, ("m", "m"), (), ())
     particles = ParticleSimulator(ParticleModel(2))
@@ -295,17 +297,17 @@ def test_bad_requests_end_in_one_sentence(script, tmp_path, capsys):
     slow = camera_file(tmp_path / "slow.csv", pulled(0.4).window(0.0, 0.3), BLOCK_UNITS)
     cases = {
         ("block", "--data", path, "--method", "mpec", "--resume"): "mpec leaves no checkpoint",
-        ("tensegrity", "--data", path, "--method", "mpec"): "mpec does not suit this room: it offers no complementarity form",
+        ("tensegrity", "--data", path, "--method", "mpec"): "mpec does not suit this system: it offers no complementarity form",
         ("block", "--model", "ball", "--data", path): "model is 'ball', expected block, a .toml file",
         ("block", "--option", "colour", "--data", path): "expected key=value",
         ("block", "--option", "colour=red", "--data", path): "--option has 'colour'",
         ("block", "--data", slow, "--method", "mpec"): "--noise is not given, and that of x cannot be told",
         ("block", "--data", path, "--method", "mpec", "--fps", "30"): "is it another rate?",
     }
-    for arguments, verdict in cases.items():
+    for arguments, diagnostic in cases.items():
         assert run_script(script, *arguments, "--out", tmp_path / "out") == 2
         said = capsys.readouterr().err
-        assert verdict in said and "Traceback" not in said
+        assert diagnostic in said and "Traceback" not in said
 
 
 def test_noise_is_told_through_kinks_and_gaps():

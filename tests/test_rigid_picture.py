@@ -8,13 +8,13 @@ import pytest
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import ShapeError
-from softgym_envs.core.mjcf import NoParameters
+from softgym_envs.engines.mujoco.mjcf import NoParameters
 from softgym_envs.envs.drawing import scene_of
 from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.scene import Arrow, GroundGrid, Prism, Sphere
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.picture import BLOCK, HEIGHT, PARTICLES, block_scene
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
+from softgym_envs.systems.rigid.picture import BLOCK, HEIGHT, PARTICLES, block_scene
 
 
 def test_pictures_show_block_string_and_goal():
@@ -38,11 +38,11 @@ def test_pictures_show_block_string_and_goal():
 @pytest.mark.parametrize("tilts", [(0.3, 0.0), (0.0, -0.3), (-0.25, 0.25)])
 def test_a_table_that_is_not_level_falls_where_the_block_slides(tilts: tuple[float, float]):
     simulator = BlockSimulator(BlockModel(pulley=None))
-    constants = simulator.default_parameters.replace(friction=0.1, tilt_x=tilts[0], tilt_y=tilts[1])
+    parameter_values = simulator.default_parameters.replace(friction=0.1, tilt_x=tilts[0], tilt_y=tilts[1])
     state = np.array([0.2, -0.1, 0.4, 0.0, 0.0, 0.0])
-    slid = simulator.rollout(state[None], np.zeros((1, 30, 2)), constants)[0][0, -1, :2] - state[:2]
+    slid = simulator.rollout(state[None], np.zeros((1, 30, 2)), parameter_values)[0][0, -1, :2] - state[:2]
     way = slid / np.linalg.norm(slid)
-    scene = scene_of(simulator, state, {"pose": np.array([0.5, 0.1, 0.5])}, parameters=constants)
+    scene = scene_of(simulator, state, {"pose": np.array([0.5, 0.1, 0.5])}, parameters=parameter_values)
     (ground,) = [p for p in scene.primitives if isinstance(p, GroundGrid)]
     (block,) = [p for p in scene.primitives if isinstance(p, Prism)]
     assert ground.height(*way) < ground.height(0.0, 0.0) - 0.2 and block.floor is ground.height

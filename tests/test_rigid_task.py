@@ -8,12 +8,12 @@ from helpers import load_script
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents import pretrained
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
-from softgym_envs.rigid.dynamics import BlockSimulator
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.parameters import BlockParameters
-from softgym_envs.rigid.recipe import BLOCK, PARTICLES, complementarity
-from softgym_envs.rigid.tasks import TURN_LEVER
-from softgym_envs.rooms import room
+from softgym_envs.systems import system
+from softgym_envs.systems.rigid.dynamics import BlockSimulator
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.parameters import BlockParameters
+from softgym_envs.systems.rigid.procedure import BLOCK, PARTICLES, complementarity
+from softgym_envs.systems.rigid.tasks import TURN_LEVER
 
 ID = "SlidingBlock-v0"
 BACKENDS = pytest.mark.parametrize("backend", ["native", "mujoco"])
@@ -71,12 +71,12 @@ def test_friction_is_drawn_anew_and_hidden():
     envs = gym.make_vec(ID, num_envs=8, randomize={"friction": (0.15, 0.5)})
     _, info = envs.reset(seed=0)
     place = envs.unwrapped.episodes.nominal.index("friction")
-    frictions = info["constants"][:, place]
+    frictions = info["parameters"][:, place]
     assert np.ptp(frictions) > 0.1 and frictions.min() >= 0.15 and frictions.max() <= 0.5
     states = np.zeros((8, 6))
     action = np.tile(np.float32([0.45, 0.0]), (8, 1))  # 4.5 N against friction of 1.5 to 4.9 N
     envs.reset(seed=0, options={"state": states, "goal": [0.3, 0.0, 0.0]})
-    frictions = envs.unwrapped.episodes.constants[:, place].copy()
+    frictions = envs.unwrapped.episodes.parameter_values[:, place].copy()
     envs.step(action)
     way = envs.unwrapped.state[:, 0]
     assert (np.diff(way[np.argsort(frictions)]) <= 1e-12).all()  # the rougher, the less far
@@ -115,8 +115,8 @@ def test_finding_friction_out_pays():
         ({"goal_turn": 4.0}, OptionError, "goal_turn"),
         ({"control_weight": -1.0}, OptionError, "control_weight"),
         ({"obs_mode": "pixels"}, OptionError, "obs_mode"),
-        ({"simulator_options": {"colour": 1}}, OptionError, "'colour'; BlockSimulator takes none"),
-        ({"simulator_options": 3}, OptionError, "expected a mapping"),
+        ({"options": {"colour": 1}}, OptionError, "'colour'; BlockSimulator takes none"),
+        ({"options": 3}, OptionError, "expected a mapping"),
     ],
 )
 def test_bad_keywords_are_named(keywords, error, message):
@@ -134,7 +134,7 @@ def test_bad_goals_are_named():
 def test_scenes_are_read_from_files(tmp_path):
     path = tmp_path / "scene.toml"
     path.write_text("[block]\nsupports = [[0.05, 0], [-0.05, 0.05], [-0.05, -0.05]]\nattachment = [0.07, 0.0]\n")
-    model = room("block").model(path)
+    model = system("block").model(path)
     assert model.supports[1] == (-0.05, 0.05) and model.attachment == (0.07, 0.0) and model.pulley is None
     for text, error, message in (
         ("[robot]\n", FileFormatError, r"expected one table \[block\]"),
@@ -146,14 +146,14 @@ def test_scenes_are_read_from_files(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(error, match=message):
-            room("block").model(path)
+            system("block").model(path)
     path.write_text("[particles]\ncount = 3\n")
-    simulator = room("particles").simulator(path, dt=1 / 30)
+    simulator = system("particles").simulator(path, dt=1 / 30)
     assert simulator.nu == 3 and PARTICLES.stages[0].free_of(simulator) == ("friction0", "friction1", "friction2")
     assert PARTICLES.complementarity(simulator).nz == 12
     path.write_text("[particles]\ncount = 0\n")
     with pytest.raises(OptionError, match=r"scene\.toml: count is 0"):
-        room("particles").model(path)
+        system("particles").model(path)
 
 
 @pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 2}])
@@ -170,7 +170,7 @@ def test_the_committed_policy_parks(keywords):
 
 
 def test_a_cone_that_a_file_asks_for_is_what_is_fitted_and_the_usual_one_is_made_round():
-    stage = BLOCK.laboratory
+    stage = BLOCK.from_recordings
     for edges, fitted in ((32, 512), (128, 128), (512, 512)):
         simulator = BlockSimulator(BlockModel(num_directions=edges), 1e-3)
         assert stage.adapt(simulator).model.num_directions == fitted

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from helpers import HUNG, ROOT, load_script, run_script
 from sysid_systems import Spring, SpringParameters, record
-from test_sysid_script import RECIPE, TRUTH
+from test_sysid_script import GROUND_TRUTH, PROCEDURE
 
 from softgym_envs.core.errors import FitWarning
 from softgym_envs.core.parameters import warn_of_file
 from softgym_envs.core.trajectory import TrajectorySet
 
-SPRING = "test_sysid_script:ROOM"
+SPRING = "test_sysid_script:SYSTEM"
 SLOW = "slow now"
 COMMAND = """
 import sys, time
@@ -89,31 +89,35 @@ def whole(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL], ids=lambda sign: sign.name)
 def test_a_fit_is_written_before_causes_are_looked_for(tmp_path: Path, sign: signal.Signals) -> None:
-    record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
+    record(Spring(), GROUND_TRUTH, count=2).save(tmp_path / "data.h5")
     given = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--out", tmp_path / "out")
-    code, said, _ = interrupted(sign, "sysid.recipe.stage:_asked", 0, "identify", SPRING, *given)
+    code, said, _ = interrupted(sign, "sysid.procedure.stage:_asked", 0, "identify", SPRING, *given)
     assert code == (-sign if sign == signal.SIGKILL else 130)
     found = SpringParameters.load(tmp_path / "out" / "fit.toml")
-    assert found.stiffness == pytest.approx(TRUTH.stiffness, rel=1e-6)
+    assert found.stiffness == pytest.approx(GROUND_TRUTH.stiffness, rel=1e-6)
     assert whole(tmp_path / "out") == ["fit.json", "fit.toml", "report.html"]
     codes = [d["code"] for d in json.loads((tmp_path / "out" / "fit.json").read_text())["diagnostics"]]
     assert "interrupted" in codes
     assert sign == signal.SIGKILL or "interrupted: what it may lack" in said
 
 
-def test_an_interrupted_recipe_keeps_the_stages_that_were_finished(tmp_path: Path) -> None:
+def test_an_interrupted_procedure_keeps_the_stages_that_were_finished(tmp_path: Path) -> None:
     """The second stage is fitted (Ctrl-C), or has been and is examined (SIGTERM): both lost the first one's findings, too."""
     rng = np.random.default_rng(0)
-    data = TrajectorySet(tuple(RECIPE.record_one("pushed", Spring(), rng, steps=100, parameters=TRUTH) for _ in range(2)))
+    data = TrajectorySet(
+        tuple(PROCEDURE.record_one("pushed", Spring(), rng, steps=100, parameters=GROUND_TRUTH) for _ in range(2))
+    )
     given = ("--data", data.save(tmp_path / "data.h5"), "--out")
     script = load_script("scripts/identify.py")
     assert run_script(script, SPRING, *given, tmp_path / "whole") == 0
     files = ["all/fit.json", "all/fit.toml", "all/report.html", "elastic/fit.json", "elastic/fit.toml", "elastic/report.html"]
 
     out = tmp_path / "fitting"
-    code, said, complaint = interrupted(signal.SIGINT, "sysid.recipe.run:fit_without_bands", 1, "identify", SPRING, *given, out)
+    code, said, complaint = interrupted(
+        signal.SIGINT, "sysid.procedure.run:fit_without_bands", 1, "identify", SPRING, *given, out
+    )
     assert code == 130 and "interrupted; not fitted: all; --resume goes on" in complaint
-    assert "1 of 1 constants identified" in said and str(out / "elastic" / "report.html") in said
+    assert "1 of 1 parameters identified" in said and str(out / "elastic" / "report.html") in said
     assert whole(out) == [*files[3:], "fit.toml"]
     with pytest.warns(FitWarning, match="interrupted: stages all were not fitted"):
         warn_of_file(out / "fit.toml")
@@ -123,9 +127,9 @@ def test_an_interrupted_recipe_keeps_the_stages_that_were_finished(tmp_path: Pat
     assert SpringParameters.load(out / "fit.toml") == SpringParameters.load(tmp_path / "whole" / "fit.toml")
 
     out = tmp_path / "asking"
-    code, said, complaint = interrupted(signal.SIGTERM, "sysid.recipe.stage:_asked", 1, "identify", SPRING, *given, out)
+    code, said, complaint = interrupted(signal.SIGTERM, "sysid.procedure.stage:_asked", 1, "identify", SPRING, *given, out)
     assert code == 130 and "interrupted; --resume goes on" in complaint
-    assert "3 of 3 constants identified" in said and "interrupted: what it may lack" in said
+    assert "3 of 3 parameters identified" in said and "interrupted: what it may lack" in said
     assert whole(out) == [*files, "fit.toml"]
     assert SpringParameters.load(out / "fit.toml") == SpringParameters.load(tmp_path / "whole" / "fit.toml")
     assert run_script(script, SPRING, *given, out, "--resume") == 0
@@ -133,9 +137,9 @@ def test_an_interrupted_recipe_keeps_the_stages_that_were_finished(tmp_path: Pat
 
 
 def test_ctrl_c_while_a_fit_is_judged_leaves_a_checkpoint(tmp_path: Path) -> None:
-    record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
+    record(Spring(), GROUND_TRUTH, count=2).save(tmp_path / "data.h5")
     given = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--out", tmp_path / "out")
-    code, _, complaint = interrupted(signal.SIGINT, "sysid.methods.shooting:judge", 0, "identify", SPRING, *given)
+    code, _, complaint = interrupted(signal.SIGINT, "sysid.fitting.shooting:judge", 0, "identify", SPRING, *given)
     assert code == 130 and "--resume goes on" in complaint and whole(tmp_path / "out") == ["checkpoint.json"]
     assert run_script(load_script("scripts/identify.py"), SPRING, *given, "--resume") == 0
     assert whole(tmp_path / "out") == ["fit.json", "fit.toml", "report.html"]
@@ -146,7 +150,9 @@ def test_ctrl_c_while_a_fit_is_judged_leaves_a_checkpoint(tmp_path: Path) -> Non
 
 def test_an_interrupted_recording_leaves_no_file(tmp_path: Path) -> None:
     given = ("--count", 3, "--steps", 20, "--out", tmp_path / "data.h5")
-    code, _, complaint = interrupted(signal.SIGTERM, "softgym_envs.core.recipe:Recipe.record_one", 2, "record", "block", *given)
+    code, _, complaint = interrupted(
+        signal.SIGTERM, "softgym_envs.core.procedure:Procedure.record_one", 2, "record", "block", *given
+    )
     assert code == 130 and "interrupted; nothing is written" in complaint and not whole(tmp_path)
 
 
@@ -166,8 +172,8 @@ def test_what_was_played_before_a_signal_is_written(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_study_leaves_what_it_goes_on_from(tmp_path: Path) -> None:
-    given = ("smoke", "--workers", 1, "--no-video", "--conditions", "zero", "truth", "nominal", "--out", tmp_path)
-    code, _, complaint = interrupted(signal.SIGTERM, "agents.study.jobs:run_one", 0, "transfer", *given)
+    given = ("smoke", "--workers", 1, "--no-video", "--conditions", "zero", "ground_truth", "nominal", "--out", tmp_path)
+    code, _, complaint = interrupted(signal.SIGTERM, "agents.transfer.jobs:run_one", 0, "transfer", *given)
     assert code == 130 and "the same command goes on" in complaint and whole(tmp_path) == ["study.json"]
 
 

@@ -10,17 +10,17 @@ import pytest
 from helpers import ROOT, load_script
 
 from softgym_envs.core.errors import DataError, FileFormatError
-from softgym_envs.vine import VineParameters
+from softgym_envs.systems.vine import VineParameters
 
 FROZEN = ROOT / "results" / "silicone_beam_identify" / "fit.toml"
 STUDY = load_script("experiments/silicone_beam_identify/silicone_beam_identify.py")
-TRUTH = VineParameters(
+GROUND_TRUTH = VineParameters(
     linear_density=0.963, gravity=9.81, drag=0.0, clamp_length=0.0027, bending_damping=1e-6, bending_stiffness=0.017,
     relaxation=0.23, relaxation_time=0.04, creep=0.07, creep_time=0.6, base_turn=0.01,
 )  # fmt: skip
 
 
-def filmed(path: Path, load: float, parameters: VineParameters, bend: float = -0.02) -> Path:
+def from_markers(path: Path, load: float, parameters: VineParameters, bend: float = -0.02) -> Path:
     """A file as the laboratory writes it: held for half a second, then let go; 10 um of noise."""
     simulator, rng = STUDY.simulator_of(2), np.random.default_rng(1)
     held = np.array([[0.076, 0.074], [0.070, 0.045]])
@@ -38,14 +38,14 @@ def filmed(path: Path, load: float, parameters: VineParameters, bend: float = -0
 
 def test_a_load_that_was_not_fitted_is_predicted_and_other_constants_are_refused(tmp_path: Path):
     """Frequency and decay of our own engine at 72 g; a beam that is 10 % stiffer rings 5 % faster: exit code 2."""
-    recording, codes = filmed(tmp_path / "new.csv", 72.0, TRUTH), []
+    recording, codes = from_markers(tmp_path / "new.csv", 72.0, GROUND_TRUTH), []
     for name, stiffness in (("right", 0.017), ("wrong", 0.0187)):
-        params = TRUTH.replace(bending_stiffness=stiffness).save(tmp_path / f"{name}.toml")
+        params = GROUND_TRUTH.replace(bending_stiffness=stiffness).save(tmp_path / f"{name}.toml")
         codes.append(STUDY.main(STUDY.Predict(72.0, recording, params=params, out=tmp_path / name)))
     assert codes == [0, 2]
     right, wrong = (json.loads((tmp_path / name / "numbers.json").read_text()) for name in ("right", "wrong"))
     assert abs(right["frequency_error"]) < 1e-3 and abs(right["decay_error"]) < 0.03 and right["up_mm"] < 0.1
-    assert wrong["frequency_error"] == pytest.approx(0.05, abs=0.01) and "NOT PREDICTED" in wrong["verdict"]
+    assert wrong["frequency_error"] == pytest.approx(0.05, abs=0.01) and "NOT PREDICTED" in wrong["diagnostic"]
     header, first = (tmp_path / "right" / "predicted.csv").read_text().splitlines()[:2]
     assert header == "t_s,Tip - 1_z,Tip - 1_x,Tip - 2_z,Tip - 2_x"
     assert np.array(first.split(",")[1:], dtype=float) == pytest.approx([0.078, 0.075, 0.072, 0.046], abs=2e-3)
@@ -73,17 +73,17 @@ def test_the_tolerance_is_what_repeats_differ_by():
 
 
 def test_constants_come_out_of_two_loads(tmp_path: Path):
-    """Stiffness within 1 % from recordings whose starts were disturbed, with the other constants free as in the study."""
-    runs = tuple(STUDY.read(filmed(tmp_path / f"{load}.csv", load, TRUTH), 1e-3 * load) for load in (0.0, 52.0))
-    guess = TRUTH.replace(bending_stiffness=0.014, relaxation=0.15, base_turn=0.0)
-    found, starts = STUDY.fit(runs, ("bending_stiffness", "relaxation", "base_turn"), guess)
-    assert found.bending_stiffness == pytest.approx(TRUTH.bending_stiffness, rel=0.01)
-    assert found.relaxation == pytest.approx(TRUTH.relaxation, rel=0.05)
+    """Stiffness within 1 % from recordings whose starts were disturbed, with the other parameters free as in the study."""
+    runs = tuple(STUDY.read(from_markers(tmp_path / f"{load}.csv", load, GROUND_TRUTH), 1e-3 * load) for load in (0.0, 52.0))
+    initial_guess = GROUND_TRUTH.replace(bending_stiffness=0.014, relaxation=0.15, base_turn=0.0)
+    found, starts = STUDY.fit(runs, ("bending_stiffness", "relaxation", "base_turn"), initial_guess)
+    assert found.bending_stiffness == pytest.approx(GROUND_TRUTH.bending_stiffness, rel=0.01)
+    assert found.relaxation == pytest.approx(GROUND_TRUTH.relaxation, rel=0.05)
     assert starts.shape == (2, 2)
 
 
 def test_without_a_recording_the_motion_is_written(tmp_path: Path):
-    params = TRUTH.save(tmp_path / "fit.toml")
+    params = GROUND_TRUTH.save(tmp_path / "fit.toml")
     assert STUDY.main(STUDY.Predict(30.0, params=params, out=tmp_path / "out")) == 0
     table = np.genfromtxt(tmp_path / "out" / "predicted.csv", delimiter=",", skip_header=1)
     assert table.shape == (240, 3) and table[0, 2] > table[-1, 2] + 0.01
@@ -110,19 +110,19 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path):
         (tmp_path / "empty.csv").write_text(text)
         with pytest.raises(FileFormatError, match="expected columns t_s"):
             STUDY.read(tmp_path / "empty.csv", 0.0)
-    head, *rows = filmed(tmp_path / "mm.csv", 0.0, TRUTH).read_text().splitlines()
+    head, *rows = from_markers(tmp_path / "mm.csv", 0.0, GROUND_TRUTH).read_text().splitlines()
     cells = [[float(cell) * (1e3 if k else 1.0) for k, cell in enumerate(row.split(","))] for row in rows]
     (tmp_path / "mm.csv").write_text("\n".join([head, *(",".join(map(str, row)) for row in cells)]))
     with pytest.raises(DataError, match=r"m apart, 0.096 in this beam: are its columns in m\?"):
         STUDY.read(tmp_path / "mm.csv", 0.0)
-    still = filmed(tmp_path / "still.csv", 0.0, TRUTH).read_text().splitlines()
+    still = from_markers(tmp_path / "still.csv", 0.0, GROUND_TRUTH).read_text().splitlines()
     (tmp_path / "still.csv").write_text("\n".join(still[:45]))
     with pytest.raises(DataError, match="must be held still"):
         STUDY.read(tmp_path / "still.csv", 0.0)
 
 
 def test_markers_that_are_lost_for_a_while_are_filled_and_for_long_are_not_used(tmp_path: Path):
-    path = filmed(tmp_path / "a.csv", 0.0, TRUTH)
+    path = from_markers(tmp_path / "a.csv", 0.0, GROUND_TRUTH)
     whole, lines = STUDY.read(path, 0.0), path.read_text().splitlines()
     names = lines[0].split(",")
     for marker, rows in (("Tip - 1", range(120, 123)), ("Tip - 2", range(100, 130))):
@@ -143,7 +143,7 @@ def test_what_the_user_got_wrong_is_said_in_a_sentence(tmp_path: Path, capsys: p
 
 
 def test_the_frozen_constants_go_with_the_recordings_that_are_here(tmp_path: Path):
-    """Both were fitted: this tells whether files, units and constants belong together. With a wrong load it says so."""
+    """Both were fitted: this tells whether files, units and parameters belong together. With a wrong load it says so."""
     for name, load in (("gravity", 0.0), ("load52", 52.0)):
         given = STUDY.Predict(load, STUDY.FOLDER / "data" / f"{name}.csv", params=FROZEN, out=tmp_path / name)
         assert STUDY.main(given) == 0

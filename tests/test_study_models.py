@@ -5,9 +5,9 @@ import pytest
 from agents_models import Linear, OneConstant, Pendulum
 from transfer_case import PendulumCase
 
+from agents.control.ilqg import ILQGOptions, plan_ilqg
 from agents.models.forcing import ClockCost, ForcedSimulator
 from agents.models.network import NetworkOptions, Transitions, train_networks
-from agents.planning.ilqg import ILQGOptions, plan_ilqg
 from softgym_envs.core.errors import DataError, ShapeError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
-from softgym_envs.core.recipe import Recipe, Stage
+from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import FitProblem, View, multiple_shooting, open_loop
-from sysid.data.view import Commands, delayed
-from sysid.judgement.bands import SHARE, bands, scores
-from sysid.judgement.starts import rows_unknown
-from sysid.judgement.validation import trace
-from sysid.recipe.predictions import banded
-from sysid.recipe.stage import fit_stage
+from sysid import FitProblem, RecordingParameters, multiple_shooting, open_loop
+from sysid.diagnostics.initial_state import rows_unknown
+from sysid.diagnostics.prediction_intervals import SHARE, bands, scores
+from sysid.diagnostics.validation import trace
+from sysid.problem.recording_parameters import Commands, delayed
+from sysid.procedure.predictions import banded
+from sysid.procedure.stage import fit_stage
 
 WRONG = SpringParameters(stiffness=26.0, damping=2.5)
-"""Of a model that predicts as badly as standing still for a while; the truth is `SpringParameters()`."""
+"""Of a model that predicts as badly as standing still for a while; the ground truth is `SpringParameters()`."""
 
 
 def of_positions(data: TrajectorySet, **more: object) -> FitProblem:
@@ -57,25 +57,25 @@ def test_what_was_not_measured_does_not_count() -> None:
 
 @dataclass(frozen=True)
 class Leaning(Spring):
-    """A spring on a slope that no constant tells."""
+    """A spring on a slope that no parameter tells."""
 
     slope: float = 0.0
 
-    def _maps(self, constants: NDArray[np.float64], substeps: int) -> NDArray[np.float64]:
-        leaning = constants.copy()
+    def _maps(self, parameter_values: NDArray[np.float64], substeps: int) -> NDArray[np.float64]:
+        leaning = parameter_values.copy()
         leaning[:, 4] += self.slope
         return super()._maps(leaning, substeps)
 
 
 def test_where_another_simulator_explains_the_data_bands_are_of_its_predictions() -> None:
-    """They were of the one that explains nothing, with the other one's constants."""
+    """They were of the one that explains nothing, with the other one's parameters."""
     noise = 0.002
     data, simulator = record(Leaning(slope=5.0), steps=400, noise=noise), Leaning()
     stage = Stage(
         "all", "", ("stiffness",), "multiple_shooting", instead=lambda robot: replace(robot, slope=5.0), free_initial=True
     )
     problem = FitProblem(simulator, data, ("stiffness",), start=SpringParameters(stiffness=26.0), free_initial=True)
-    found = fit_stage(Recipe((stage,)), stage, problem, folder=None, resume=False, progress=None)
+    found = fit_stage(Procedure((stage,)), stage, problem, folder=None, resume=False, progress=None)
     assert found.explained and "slope 0 -> 5" in found.of("other_simulator")[0].facts["changed"]
     sizes = [band.size for band in found.bands if band.kind == "m"]
     assert len(sizes) == 2 and max(sizes) < 4 * noise, sizes
@@ -99,10 +99,16 @@ def driven(seeds: range, late: int, noise: float, columns: tuple[str, ...]) -> T
 
 
 def late_problem(data: TrajectorySet | DataSplit, late: int, noise: float, columns: tuple[str, ...]) -> FitProblem:
-    """At the true constants; noise is known, or there is none."""
+    """At the true parameters; noise is known, or there is none."""
     known = dict.fromkeys(columns, noise) if noise else None
     return FitProblem(
-        Spring(), data, ("gain",), start=LOOSE, measured=columns, noise=known, view=View(latency=late * Spring().dt)
+        Spring(),
+        data,
+        ("gain",),
+        start=LOOSE,
+        measured=columns,
+        noise=known,
+        view=RecordingParameters(latency=late * Spring().dt),
     )
 
 
@@ -130,7 +136,8 @@ def test_bands_of_late_commands_hold_nine_of_ten_predictions_and_do_not_shrink_w
 
 
 def test_what_is_kept_back_begins_under_the_commands_before_it() -> None:
-    """Constants are the true ones and states exact: errors of predictions are none, where a part of a recording begins, too."""
+    """Parameters are the true ones and states exact: errors of predictions are none, where a part of a recording begins,
+    too."""
     columns = ("mass.x", "mass.vx")
     runs = driven(range(2), LATE, 0.0, columns)
     train, test = (TrajectorySet(tuple(t.window(*ends) for t in runs)) for ends in ((0.0, 4.0), (4.0, 8.0)))
@@ -145,7 +152,7 @@ def whole(runs: TrajectorySet) -> TrajectorySet:
 
 @pytest.mark.parametrize("columns", [("mass.x", "mass.vx"), ("mass.x",)])
 def test_predictions_begin_where_it_is_known_what_acts(columns: tuple[str, ...]) -> None:
-    """Constants are the true ones: what is known later is no error of theirs, in bands, in horizons and in the trace."""
+    """Parameters are the true ones: what is known later is no error of theirs, in bands, in horizons and in the trace."""
     runs = driven(range(3), LATE, 0.0, columns)
     problem = late_problem(whole(runs), LATE, 0.0, columns)
     begin = LATE * Spring().dt
@@ -164,7 +171,9 @@ def test_predictions_begin_where_it_is_known_what_acts(columns: tuple[str, ...])
 def test_rows_are_unknown_up_to_the_latency(late: float, there: int, unknown: int) -> None:
     """Bit by bit: what acts from there on does not hang on what nobody knows."""
     (run,) = driven(range(1), LATE, 0.0, ("mass.x", "mass.vx"))
-    problem = late_problem(TrajectorySet((run,)), 0, 0.0, run.names).replace(view=View(latency=late * Spring().dt))
+    problem = late_problem(TrajectorySet((run,)), 0, 0.0, run.names).replace(
+        view=RecordingParameters(latency=late * Spring().dt)
+    )
     given = replace(run, before=np.zeros((there, 1)))
     assert rows_unknown(problem, given) == unknown
     rows = np.arange(run.num_steps)[None]

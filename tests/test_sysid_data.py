@@ -1,4 +1,4 @@
-"""Unusable recordings end in a verdict, never in numbers."""
+"""Unusable recordings end in a diagnostic, never in numbers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from softgym_envs.core.errors import DataError, OptionError, ParameterError, Sha
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, Measurement, ShootingOptions, multiple_shooting, one_step, single_shooting
 
-TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 
 
 def good() -> Trajectory:
-    return record(Spring(), TRUTH)[0]
+    return record(Spring(), GROUND_TRUTH)[0]
 
 
 def problem(trajectory: Trajectory, **changes: Any) -> FitProblem:
@@ -76,9 +76,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_unusable_data_end_in_a_verdict(name: str) -> None:
-    make, verdict = BAD[name]
-    with pytest.raises(DataError, match=verdict):
+def test_unusable_data_end_in_a_diagnostic(name: str) -> None:
+    make, diagnostic = BAD[name]
+    with pytest.raises(DataError, match=diagnostic):
         problem(make())
 
 
@@ -109,7 +109,7 @@ def test_recordings_of_older_versions_take_the_units_of_the_simulator(tmp_path: 
 
 def test_noise_and_wrong_constants_are_not_taken_for_wrong_units() -> None:
     for seed in range(5):
-        noisy = record(Spring(), TRUTH, seed=seed, noise=0.05)[0]
+        noisy = record(Spring(), GROUND_TRUTH, seed=seed, noise=0.05)[0]
         problem(noisy)
         problem(noisy, start=SpringParameters(mass=0.3, stiffness=200.0))
 
@@ -121,7 +121,7 @@ def test_a_missing_column_is_named() -> None:
 
 def test_throws_may_have_constant_controls_if_declared() -> None:
     controls = np.zeros((1, 60, 1))
-    states, _ = Spring().rollout(np.array([[0.3, 0.0]]), controls, TRUTH)
+    states, _ = Spring().rollout(np.array([[0.3, 0.0]]), controls, GROUND_TRUTH)
     throw = Trajectory.from_rollout(Spring(), states[0], controls[0])
     with pytest.raises(DataError, match="free_motion=True"):
         problem(throw)
@@ -158,8 +158,8 @@ def test_partly_measured_recordings_may_have_gaps_but_not_too_many() -> None:
 
 
 def test_states_with_gaps_are_measured_in_part() -> None:
-    """Cells that are missing anywhere, where segments begin too: constants are within four standard deviations."""
-    noisy = record(Spring(), TRUTH)[0].with_noise(np.random.default_rng(0), {"mass.x": 1e-3, "mass.vx": 5e-3})
+    """Cells that are missing anywhere, where segments begin too: parameters are within four standard deviations."""
+    noisy = record(Spring(), GROUND_TRUTH)[0].with_noise(np.random.default_rng(0), {"mass.x": 1e-3, "mass.vx": 5e-3})
     missing = np.random.default_rng(1).random(noisy.values.shape) < 0.05
     missing[[0, 50]] = True, False
     gaps = replace(noisy, values=np.where(missing, np.nan, noisy.values))
@@ -172,7 +172,7 @@ def test_states_with_gaps_are_measured_in_part() -> None:
     for name in ("stiffness", "damping"):
         estimate = next(e for e in found.estimates if e.name == name)
         width = 0.5 * (estimate.interval[1] - estimate.interval[0])
-        assert abs(estimate.value - getattr(TRUTH, name)) < 2 * width < 0.2 * getattr(TRUTH, name)
+        assert abs(estimate.value - getattr(GROUND_TRUTH, name)) < 2 * width < 0.2 * getattr(GROUND_TRUTH, name)
     with pytest.raises(DataError, match="needs every state entry measured"):
         one_step(asked)
 
@@ -186,7 +186,7 @@ def test_validation_recordings_are_judged_too() -> None:
 
 
 def test_another_control_period_is_refused() -> None:
-    other = record(Spring(), TRUTH, substeps=2)[0]
+    other = record(Spring(), GROUND_TRUTH, substeps=2)[0]
     with pytest.raises(DataError, match="has 2 substeps, the first 1"):
         FitProblem(Spring(), TrajectorySet((good(), other)), free=("stiffness",))
 
@@ -216,13 +216,13 @@ def test_bad_problems_are_refused(changes: dict[str, Any], error: type[Exception
 
 
 def test_a_third_of_all_frames_may_be_missing() -> None:
-    truth = SpringParameters(stiffness=35.0)
-    (clean,) = record(Spring(), truth, steps=300, noise=0.01)
+    ground_truth = SpringParameters(stiffness=35.0)
+    (clean,) = record(Spring(), ground_truth, steps=300, noise=0.01)
     values = clean.select(("mass.x",)).values.copy()
     values[np.random.default_rng(0).random(len(values)) < 0.33] = np.nan
     seen = replace(clean.select(("mass.x",)), values=values)
     problem = FitProblem(
-        Spring(), TrajectorySet((seen,)), ("stiffness",), start=truth.replace(stiffness=25.0), measured=("mass.x",)
+        Spring(), TrajectorySet((seen,)), ("stiffness",), start=ground_truth.replace(stiffness=25.0), measured=("mass.x",)
     )
     (stiffness,) = single_shooting(problem).estimates
     assert abs(stiffness.value - 35.0) < 4.0 * stiffness.std < 3.0

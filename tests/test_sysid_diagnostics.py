@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from sysid import Diagnostic
-from sysid.judgement import sentences
-from sysid.judgement.sentences import CODES, as_flags
+from sysid.diagnostics import sentences
+from sysid.diagnostics.sentences import CODES, as_flags
 
 PACKAGE = Path(sentences.__file__).parents[1]
 MAKERS = ("Diagnostic", "with_diagnostic", "with_reservation")

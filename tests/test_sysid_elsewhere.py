@@ -10,9 +10,9 @@ from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
-from sysid import FitProblem, FitResult, ShootingOptions, View, multiple_shooting, single_shooting
-from sysid.judgement.elsewhere import RARE, _without_errors
-from sysid.judgement.whiteness import ALARM
+from sysid import FitProblem, FitResult, RecordingParameters, ShootingOptions, multiple_shooting, single_shooting
+from sysid.diagnostics.hold_out_test import RARE, _without_errors
+from sysid.diagnostics.whiteness import ALARM
 
 NOISE = 0.01
 """Of the place of the mass [m]."""
@@ -64,7 +64,7 @@ def late(seed: int, rows: int = 10) -> FitResult:
         seen = given.select(("mass.x",)).with_noise(np.random.default_rng(which), 0.1 * NOISE)
         parts.append(TrajectorySet((seen,)))
     kept = TrajectorySet((replace(parts[1][0], before=np.zeros((0, 1))),))
-    split, view = DataSplit(parts[0], TrajectorySet(()), kept), View(latency=rows * Spring().dt)
+    split, view = DataSplit(parts[0], TrajectorySet(()), kept), RecordingParameters(latency=rows * Spring().dt)
     return single_shooting(FitProblem(Spring(), split, ("stiffness",), measured=("mass.x",), view=view))
 
 

@@ -1,4 +1,4 @@
-"""Fits recover known truths, and predict what follows from them."""
+"""Fits recover known ground truths, and predict what follows from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import FREE, START, TRUTH, errors, problem, severities
+from spring_fits import FREE, GROUND_TRUTH, START, errors, problem, severities
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError
@@ -25,26 +25,26 @@ from sysid import (
     open_loop,
     single_shooting,
 )
-from sysid.methods.evolution import EvolutionOptions, cma_es
+from sysid.fitting.evolution import EvolutionOptions, cma_es
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("jacobian", ["exact", "differences"])
 @pytest.mark.parametrize("method", [one_step, lambda p, o: multiple_shooting(p, replace(o, segment_steps=7)), single_shooting])
-def test_noise_free_data_give_the_truth(method: Any, jacobian: Any) -> None:
+def test_noise_free_data_give_the_ground_truth(method: Any, jacobian: Any) -> None:
     result = method(problem(), ShootingOptions(jacobian=jacobian))
     assert max(errors(result)) < 1e-9 and result.codes[0] == "identified"
 
 
 def test_states_on_a_manifold() -> None:
-    truth = SpinParameters(drag=2.0, torque=7.0)
-    data = record(Spin(), truth, count=2)
+    ground_truth = SpinParameters(drag=2.0, torque=7.0)
+    data = record(Spin(), ground_truth, count=2)
     for result in (
         one_step(FitProblem(Spin(), data, free=("drag", "torque"))),
         single_shooting(FitProblem(Spin(), data, free=("drag", "torque"))),
     ):
-        assert max(errors(result, truth)) < 1e-8
+        assert max(errors(result, ground_truth)) < 1e-8
 
 
 def test_positions_alone_identify_the_constants_and_the_initial_state() -> None:
@@ -58,7 +58,7 @@ def test_any_function_of_the_state_can_be_measured() -> None:
     )
     made = [
         Trajectory(t.times, t.controls, measurement.function(t.values), measurement.names, ("-", "m"), ("force",), ("SI",))
-        for t in record(Spring(), TRUTH, count=2)
+        for t in record(Spring(), GROUND_TRUTH, count=2)
     ]
     result = multiple_shooting(
         problem(data=TrajectorySet(tuple(made)), measurement=measurement), ShootingOptions(segment_steps=60)
@@ -75,15 +75,15 @@ def test_a_start_at_a_bound_does_not_stall(edge: dict[str, float]) -> None:
 
 
 def test_a_constant_that_ends_at_a_bound_is_reported() -> None:
-    data = record(Spring(), TRUTH.replace(offset=5.0))
-    pressed = one_step(problem(data=data, free=("offset",), start=TRUTH.replace(offset=0.0)))
+    data = record(Spring(), GROUND_TRUTH.replace(offset=5.0))
+    pressed = one_step(problem(data=data, free=("offset",), start=GROUND_TRUTH.replace(offset=0.0)))
     assert pressed.parameters.offset == 5.0
     assert pressed.at_bound == ("offset",) and severities(pressed, "at_bound", "offset") == ["warning"]
 
 
 def test_many_starts_find_the_minimum_that_one_start_misses() -> None:
-    far = TRUTH.replace(stiffness=2000.0)
-    data = record(Spring(), TRUTH, steps=300)
+    far = GROUND_TRUTH.replace(stiffness=2000.0)
+    data = record(Spring(), GROUND_TRUTH, steps=300)
     alone = single_shooting(problem(data=data, start=far, free=("stiffness",)))
     many = single_shooting(problem(data=data, start=far, free=("stiffness",)), ShootingOptions(starts=8))
     assert errors(alone)[0] > 0.1  # a spring out of phase: a local minimum
@@ -92,9 +92,9 @@ def test_many_starts_find_the_minimum_that_one_start_misses() -> None:
 
 
 def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
-    """A spring 44 times too stiff: 12 iterations over 6 s end nowhere, over 0.2 s and then over 6 s at the truth."""
-    far = TRUTH.replace(stiffness=2000.0, damping=8.0)
-    data = record(Spring(), TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
+    """A spring 44 times too stiff: 12 iterations over 6 s end nowhere, over 0.2 s and then over 6 s at the ground truth."""
+    far = GROUND_TRUTH.replace(stiffness=2000.0, damping=8.0)
+    data = record(Spring(), GROUND_TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
     given = problem(data=data, start=far, free_initial=True)
     options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
     alone, led = single_shooting(given, options), single_shooting(given, replace(options, near=10))
@@ -107,9 +107,9 @@ def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
 
 
 def test_a_fit_begins_over_shorter_segments_where_it_is_told_to() -> None:
-    """The same spring: 6 s end nowhere, but at the truth from what 0.2 s give; judged beside where the user began."""
-    far = TRUTH.replace(stiffness=2000.0, damping=8.0)
-    data = record(Spring(), TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
+    """The same spring: 6 s end nowhere, but at the ground truth from what 0.2 s give; judged beside where the user began."""
+    far = GROUND_TRUTH.replace(stiffness=2000.0, damping=8.0)
+    data = record(Spring(), GROUND_TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
     given = problem(data=data, start=far, free_initial=True)
     options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
     alone, led = single_shooting(given, options), single_shooting(given, replace(options, shorter=10))
@@ -118,33 +118,35 @@ def test_a_fit_begins_over_shorter_segments_where_it_is_told_to() -> None:
 
 
 def test_a_fit_that_ends_at_a_wrong_minimum_begins_again_near_the_right_one() -> None:
-    """Out of phase over 6 s a spring converges away from the truth; where the model is wrong, both ways end at one minimum."""
-    far = TRUTH.replace(stiffness=2000.0)
-    data = record(Spring(), TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
+    """Out of phase over 6 s a spring converges away from the ground truth; where the model is wrong, both ways end at one
+    minimum."""
+    far = GROUND_TRUTH.replace(stiffness=2000.0)
+    data = record(Spring(), GROUND_TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
     given = problem(data=data, start=far, free=("stiffness",), free_initial=True)
     alone, led = single_shooting(given), single_shooting(given, ShootingOptions(near=10))
     assert alone.converged and not alone.explained and errors(alone)[0] > 0.1
     assert led.converged and led.explained and errors(led)[0] < 0.01
     assert led.of("second_fit")[0].facts["converged"]
-    wrong = problem(data=data, start=TRUTH.replace(mass=2 * TRUTH.mass), free=("damping",), free_initial=True)
+    wrong = problem(data=data, start=GROUND_TRUTH.replace(mass=2 * GROUND_TRUTH.mass), free=("damping",), free_initial=True)
     once, twice = single_shooting(wrong), single_shooting(wrong, ShootingOptions(near=10))
     assert not once.explained and twice.misfit == once.misfit and not twice.of("second_fit")
 
 
-def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum() -> None:
-    data = record(Spring(), TRUTH, steps=400)
+def test_the_procedure_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum() -> None:
+    data = record(Spring(), GROUND_TRUTH, steps=400)
     result = adam(problem(data=data), AdamOptions(epochs=20, batch=32))
-    assert max(errors(result)) < 0.2 < max(abs(getattr(START, n) / getattr(TRUTH, n) - 1) for n in FREE)
+    assert max(errors(result)) < 0.2 < max(abs(getattr(START, n) / getattr(GROUND_TRUTH, n) - 1) for n in FREE)
     assert result.log[-1].cost < 1e-2 * result.log[0].cost
     assert not result.converged and result.codes[0] == "not_converged"
     assert max(errors(one_step(problem(data=data)))) < 1e-9
 
 
 def test_limits_do_not_shape_the_search() -> None:
-    """The truth lies 1 % below a limit: the sigmoid of `adam`, fit coordinates and spreads are those of the declared bounds."""
+    """The ground truth lies 1 % below a limit: the sigmoid of `adam`, fit coordinates and spreads are those of the declared
+    bounds."""
     pytest.importorskip("cma")
-    near, start = {"damping": (0.01, 0.808)}, TRUTH.replace(damping=0.5)
-    data = record(Spring(), TRUTH, steps=100)
+    near, start = {"damping": (0.01, 0.808)}, GROUND_TRUTH.replace(damping=0.5)
+    data = record(Spring(), GROUND_TRUTH, steps=100)
     given = problem(data=data, start=start, free=("damping",), limits=near)
     assert errors(adam(given, AdamOptions(epochs=20, batch=20)))[0] < 1e-4
     beyond = adam(given.replace(limits={"damping": (0.01, 0.7)}), AdamOptions(epochs=5, batch=20)).parameters
@@ -167,13 +169,13 @@ def test_limits_do_not_shape_the_search() -> None:
 
 
 def test_open_loop_errors_are_those_of_the_closed_form() -> None:
-    # From a release at 0.3 m without drag: x(t) = 0.3 cos(w t). The start constants have w0; persistence stays at 0.3.
-    truth = SpringParameters(mass=1.0, stiffness=4.0, damping=0.01, offset=0.0)
-    states, _ = Spring().rollout(np.array([[0.3, 0.0]]), np.zeros((1, 10, 1)), truth)
+    # From a release at 0.3 m without drag: x(t) = 0.3 cos(w t). The start parameters have w0; persistence stays at 0.3.
+    ground_truth = SpringParameters(mass=1.0, stiffness=4.0, damping=0.01, offset=0.0)
+    states, _ = Spring().rollout(np.array([[0.3, 0.0]]), np.zeros((1, 10, 1)), ground_truth)
     throw = Trajectory.from_rollout(Spring(), states[0], np.zeros((10, 1)))
-    start = truth.replace(stiffness=9.0)
+    start = ground_truth.replace(stiffness=9.0)
     made = FitProblem(Spring(), TrajectorySet((throw,)), free=("stiffness",), start=start, free_motion=True)
-    found = {(e.kind, round(e.horizon, 3)): e for e in open_loop(made, truth, horizons=(0.2,))}
+    found = {(e.kind, round(e.horizon, 3)): e for e in open_loop(made, ground_truth, horizons=(0.2,))}
     position = found["m", 0.2]
     assert position.windows == 1 and position.fitted < 1e-14
     assert position.start == pytest.approx(0.3 * abs(np.cos(3 * 0.2) - np.cos(2 * 0.2)), rel=1e-2)
@@ -192,10 +194,10 @@ def test_open_loop_errors_of_another_measurement() -> None:
 
 
 def test_quaternions_of_either_sign_are_the_same_measurement() -> None:
-    truth = SpinParameters(drag=2.0, torque=7.0)
-    t = record(Spin(), truth)[0]
+    ground_truth = SpinParameters(drag=2.0, torque=7.0)
+    t = record(Spin(), ground_truth)[0]
     flipped = Trajectory(
         t.times, t.controls, t.values * [-1, -1, -1, -1, 1, 1, 1], t.names, t.units, t.control_names, t.control_units
     )
     result = single_shooting(FitProblem(Spin(), TrajectorySet((flipped,)), free=("drag", "torque")))
-    assert max(errors(result, truth)) < 1e-8 and max(e.fitted for e in result.open_loop) < 1e-8
+    assert max(errors(result, ground_truth)) < 1e-8 and max(e.fitted for e in result.open_loop) < 1e-8

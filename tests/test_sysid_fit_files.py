@@ -9,23 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import START, TRUTH, problem
+from spring_fits import GROUND_TRUTH, START, problem
 from sysid_systems import Spin, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import read_toml
-from sysid import (
-    AdamOptions,
-    FitProblem,
-    LevenbergOptions,
-    ShootingOptions,
-    one_step,
-    save,
-    single_shooting,
-)
+from sysid import AdamOptions, FitProblem, LevenbergOptions, ShootingOptions, one_step, save, single_shooting
+from sysid.fitting import checkpoint
 from sysid.least_squares.levenberg import IterLog, LevenbergState
-from sysid.methods import checkpoint
-from sysid.recipe.identification import loaded
+from sysid.procedure.identification import loaded
 from sysid.report import Seldom
 from sysid.report.page import render
 
@@ -33,7 +25,7 @@ from sysid.report.page import render
 @pytest.mark.parametrize("after", [3, 9, 14])
 def test_an_interrupted_fit_resumes_to_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     file = tmp_path / "checkpoint.json"
-    made = problem(data=record(Spring(), TRUTH, noise=0.01), free_initial=True)
+    made = problem(data=record(Spring(), GROUND_TRUTH, noise=0.01), free_initial=True)
     options = {"starts": 2, "jacobian": "exact"}
     expected = single_shooting(made, ShootingOptions(**options))  # type: ignore[arg-type]
     original, calls = Spring.linearize, []
@@ -107,7 +99,7 @@ def test_stopping_early_is_a_failure_and_its_file_says_so(tmp_path: Path) -> Non
 def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() -> None:
     """Six iterations from a far start are too few for the first minimisations: what they leave as noise is mostly misfit."""
     start = SpringParameters(mass=3.0, stiffness=450.0, damping=8.0)
-    found = problem(data=record(Spring(), TRUTH, noise=0.01), start=start, free_initial=True)
+    found = problem(data=record(Spring(), GROUND_TRUTH, noise=0.01), start=start, free_initial=True)
     hurried = single_shooting(found, ShootingOptions(levenberg=LevenbergOptions(max_iterations=6)))
     patient = single_shooting(found)
     assert hurried.noise == pytest.approx(patient.noise, rel=0.02)
@@ -116,7 +108,7 @@ def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() 
 
 
 def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
-    split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
+    split = record(Spring(), GROUND_TRUTH, count=2, noise=0.01).split(1, 0, 1)
     result = single_shooting(problem(data=split, free_initial=True))
     save(result, tmp_path / "fit")
     assert SpringParameters.load(tmp_path / "fit" / "fit.toml") == result.parameters
@@ -138,7 +130,7 @@ def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
 
 
 def test_hidden_constants_appear_nowhere_as_numbers(tmp_path: Path) -> None:
-    result = one_step(problem(free=("stiffness", "paint"), start=TRUTH.replace(paint=0.712345)))
+    result = one_step(problem(free=("stiffness", "paint"), start=GROUND_TRUTH.replace(paint=0.712345)))
     page = (save(result, tmp_path) / "report.html").read_text()
     assert "not identifiable" in page
     document = json.loads((tmp_path / "fit.json").read_text())
@@ -148,7 +140,7 @@ def test_hidden_constants_appear_nowhere_as_numbers(tmp_path: Path) -> None:
 
 
 def test_the_posterior_has_the_covariance_of_the_fit() -> None:
-    result = single_shooting(problem(data=record(Spring(), TRUTH, noise=0.02), free_initial=True))
+    result = single_shooting(problem(data=record(Spring(), GROUND_TRUTH, noise=0.02), free_initial=True))
     rng, distribution = np.random.default_rng(0), result.distribution()
     drawn = np.array([list(distribution.sample(rng, START).values()) for _ in range(4000)])
     logs = np.log(drawn)
@@ -166,7 +158,7 @@ def test_the_posterior_has_the_covariance_of_the_fit() -> None:
 
 def test_along_null_directions_the_posterior_keeps_the_ratio() -> None:
     free = ("mass", "stiffness", "damping", "gain")
-    result = single_shooting(problem(data=record(Spring(), TRUTH, noise=0.01), free=free, free_initial=True))
+    result = single_shooting(problem(data=record(Spring(), GROUND_TRUTH, noise=0.01), free=free, free_initial=True))
     rng = np.random.default_rng(0)
     ratio = next(c for c in result.combinations if c.formula == "stiffness / mass")
     drawn = [result.distribution().sample(rng, START) for _ in range(2000)]

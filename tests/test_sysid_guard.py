@@ -11,21 +11,21 @@ import pytest
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.files import read_toml
-from softgym_envs.core.recipe import EXPERIMENT, Experiment, Recipe, Stage
+from softgym_envs.core.procedure import EXPERIMENT, Experiment, Procedure, Stage
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import Diagnostic, FitProblem, run_recipe
-from sysid.judgement.uncertainty import analyse
-from sysid.judgement.validation import HorizonError
-from sysid.recipe.guard import better_start, compare, kept_back
-from sysid.recipe.identification import Identification
+from sysid import Diagnostic, FitProblem, run_procedure
+from sysid.diagnostics.uncertainty import analyse
+from sysid.diagnostics.validation import HorizonError
+from sysid.procedure.guard import better_start, compare, kept_back
+from sysid.procedure.identification import Identification
 
 PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
-TRUTH = SpringParameters(stiffness=35.0, damping=2.5)
+GROUND_TRUTH = SpringParameters(stiffness=35.0, damping=2.5)
 """Gain as by default."""
 
 
 def long_recording(rows: int = 1200) -> Trajectory:
-    return replace(record(Spring(), TRUTH, steps=rows)[0], metadata={EXPERIMENT: "pushed"})
+    return replace(record(Spring(), GROUND_TRUTH, steps=rows)[0], metadata={EXPERIMENT: "pushed"})
 
 
 def specs(count: int) -> tuple[Any, ...]:
@@ -84,28 +84,28 @@ def test_a_stage_starts_from_what_predicts_best_and_its_result_is_used_only_if_b
     data, free = TrajectorySet((long_recording(),)), ("stiffness", "damping")
     problem = FitProblem(Spring(), kept_back(DataSplit(data, TrajectorySet(()), TrajectorySet(()))), free)
     collapsed = problem.replace(start=SpringParameters(stiffness=0.2, damping=30.0))
-    assert better_start(collapsed, SpringParameters()).constants == SpringParameters()
-    assert better_start(problem, SpringParameters(stiffness=0.2, damping=30.0)).constants == SpringParameters()
+    assert better_start(collapsed, SpringParameters()).parameter_values == SpringParameters()
+    assert better_start(problem, SpringParameters(stiffness=0.2, damping=30.0)).parameter_values == SpringParameters()
     stages = (Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),)
-    found = run_recipe(Recipe(stages, PUSHED), Spring(), data)
+    found = run_procedure(Procedure(stages, PUSHED), Spring(), data)
     assert found.unusable == () and found.parameters.stiffness == pytest.approx(35.0, rel=1e-6)
 
 
 @pytest.mark.parametrize(("free", "unusable"), [("paint", ("paint",)), ("stiffness", ())])
 def test_constants_that_no_stage_found_are_named_also_in_the_file(free: str, unusable: tuple[str, ...], tmp_path: Path) -> None:
     stages = (Stage("all", "pushed", (free,), "multiple_shooting", {"segment_steps": 20}),)
-    found = run_recipe(Recipe(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)), out=tmp_path)
+    found = run_procedure(Procedure(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)), out=tmp_path)
     assert found.unusable == unusable
     provenance = read_toml(tmp_path / "fit.toml")["provenance"]
     assert provenance.get("do_not_use") == ("the fit says: the stage that gave paint failed" if unusable else None)
     assert SpringParameters.load(tmp_path / "fit.toml") == found.parameters
 
 
-def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_and_in_the_recipes() -> None:
-    """What a transfer study prints of a fit is the recipe's headline: it must not forbid what the study does."""
+def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_and_in_the_procedures() -> None:
+    """What a transfer study prints of a fit is the procedure's headline: it must not forbid what the study does."""
     data, free = TrajectorySet((long_recording(),)), ("stiffness", "damping")
     options = {"segment_steps": 20, "reweight": 0, "levenberg": {"max_iterations": 2}}
-    found = run_recipe(Recipe((Stage("all", "pushed", free, "multiple_shooting", options),), PUSHED), Spring(), data)
+    found = run_procedure(Procedure((Stage("all", "pushed", free, "multiple_shooting", options),), PUSHED), Spring(), data)
     (stage,) = found.stages
     assert not stage.fit.converged and not stage.fit.usable
     assert stage.fit.codes[0] == "used_unconverged" and "not_converged" not in stage.fit.codes
@@ -116,8 +116,8 @@ def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_a
 @pytest.mark.parametrize(("code", "unusable"), [("used_unconverged", ("stiffness",)), ("kept_previous", ())])
 def test_what_a_failed_stage_changed_is_not_to_be_used_and_what_it_kept_is(code: str, unusable: tuple[str, ...]) -> None:
     data, free = TrajectorySet((long_recording(),)), ("stiffness",)
-    good = run_recipe(
-        Recipe((Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),), PUSHED), Spring(), data
+    good = run_procedure(
+        Procedure((Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),), PUSHED), Spring(), data
     ).stages[0]
     bad = replace(good, fit=replace(good.fit, diagnostics=(Diagnostic(code, "do_not_use"),)))
     assert Identification((good, bad)).unusable == unusable

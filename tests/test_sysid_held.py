@@ -1,4 +1,4 @@
-"""Residuals tell a held constant that is otherwise as often as theory says, and what they do not tell of it is said."""
+"""Residuals tell a held parameter that is otherwise as often as theory says, and what they do not tell of it is said."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import Estimate, FitProblem, FitResult, ShootingOptions, single_shooting
-from sysid.judgement.held import held
-from sysid.judgement.residuals import weighted_residuals
-from sysid.judgement.result import remaining_share
-from sysid.judgement.whiteness import ALARM
+from sysid.diagnostics.residuals import weighted_residuals
+from sysid.diagnostics.result import remaining_share
+from sysid.diagnostics.score_test import held
+from sysid.diagnostics.whiteness import ALARM
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
-from sysid.recipe.suspects import SAID, Fitted, suspected
+from sysid.procedure.candidate_causes import SAID, Fitted, candidate
 
 NOISE = 0.02
 """Of the place of the mass [m]; nobody states it."""
@@ -26,20 +26,24 @@ DAMPING = 1.5
 """That the mass is said to have [N s/m]."""
 
 
-def fitted(free: tuple[str, ...], suspects: dict[str, tuple[str, ...]], seed: int = 0, damping: float = DAMPING) -> FitResult:
+def fitted(
+    free: tuple[str, ...], candidate_causes: dict[str, tuple[str, ...]], seed: int = 0, damping: float = DAMPING
+) -> FitResult:
     """Four seconds of the same forces on a spring, seen with other noise."""
     (moved,) = record(Spring(), SpringParameters(damping=damping), steps=200)
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(seed), {"mass.x": NOISE})
-    return single_shooting(FitProblem(Spring(), TrajectorySet((seen,)), free, measured=("mass.x",), suspects=suspects))
+    return single_shooting(
+        FitProblem(Spring(), TrajectorySet((seen,)), free, measured=("mass.x",), candidate_causes=candidate_causes)
+    )
 
 
 def estimate(fit: FitResult, name: str) -> Estimate:
-    """Of a constant."""
+    """Of a parameter."""
     return next(e for e in fit.estimates if e.name == name)
 
 
 def note(fit: FitResult) -> str:
-    """What is said of a held constant that moves others; "" for nothing."""
+    """What is said of a held parameter that moves others; "" for nothing."""
     return next((d.sentence() for d in fit.of("fixed_uncertain")), "")
 
 
@@ -47,9 +51,9 @@ def test_a_held_constant_is_told_as_often_as_theory_says() -> None:
     """At least as by Fisher's F, not central where the damping is 3 of its own standard deviations off; else by chance only."""
     both, fits = fitted(("stiffness", "damping"), {}), 40
     known = estimate(both, "damping").std * NOISE / both.noise["mass.x"]  # beside stiffness and start
-    limit, suspects = stats.f.isf(ALARM, 1, both.dof), {"another damping": ("damping",)}
-    wrong = [fitted(("stiffness",), suspects, seed, DAMPING + 3.0 * known) for seed in range(fits)]
-    right = [fitted(("stiffness",), suspects, seed) for seed in range(fits)]
+    limit, candidate_causes = stats.f.isf(ALARM, 1, both.dof), {"another damping": ("damping",)}
+    wrong = [fitted(("stiffness",), candidate_causes, seed, DAMPING + 3.0 * known) for seed in range(fits)]
+    right = [fitted(("stiffness",), candidate_causes, seed) for seed in range(fits)]
     assert sum(not fit.explained for fit in wrong) >= stats.binom.ppf(1e-3, fits, stats.ncf.sf(limit, 1, both.dof, 9.0))
     assert any(d.parameter == "another damping" for fit in wrong for d in fit.of("hidden_error"))
     assert sum(not fit.explained for fit in right) <= stats.binom.ppf(1 - 1e-3, fits, 2 * ALARM)  # two tests
@@ -60,10 +64,10 @@ def test_noise_that_recordings_told_wrong_does_not_weigh() -> None:
     (moved,) = record(Spring(), SpringParameters(), steps=200)
     seen = moved.with_noise(np.random.default_rng(0), {"mass.x": NOISE, "mass.vx": NOISE})
     problem = FitProblem(
-        Spring(), TrajectorySet((seen,)), ("stiffness",), suspects={"another damping": ("damping",)},
+        Spring(), TrajectorySet((seen,)), ("stiffness",), candidate_causes={"another damping": ("damping",)},
         noise={"mass.x": NOISE, "mass.vx": NOISE}, noise_estimated=True, free_initial=True,
     )  # fmt: skip
-    theta, segments = problem.encode(problem.constants), cut(problem, problem.split.train, None, free=True, exact=True)
+    theta, segments = problem.encode(problem.parameter_values), cut(problem, problem.split.train, None, free=True, exact=True)
     shares = []
     for factors in ((1.0, 1.0), (0.5, 2.0)):
         system = ShootingSystem(segments, NOISE * np.array(factors))
@@ -108,7 +112,7 @@ def test_a_cause_that_explains_is_named_though_its_fit_crept() -> None:
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
     crept = lambda given: replace(single_shooting(given), converged=False)  # noqa: E731
-    (cause,) = suspected({"another damping": ("damping",)}, crept, problem, single_shooting(problem)).of("likely_cause")
+    (cause,) = candidate({"another damping": ("damping",)}, crept, problem, single_shooting(problem)).of("likely_cause")
     assert cause.parameter == "another damping" and cause.facts["freed"] == ["damping"] and cause.facts["adequate"]
 
 
@@ -123,12 +127,12 @@ def test_a_cause_is_looked_for_from_the_start_too_where_nothing_leads_to_it_from
         return single_shooting(given.replace(free=("stiffness",)) if given.start == blind.parameters else given)
 
     assert blind.parameters != problem.start
-    (cause,) = suspected({"another damping": ("damping",)}, stuck, problem, blind).of("likely_cause")
+    (cause,) = candidate({"another damping": ("damping",)}, stuck, problem, blind).of("likely_cause")
     assert cause.facts["adequate"] and cause.facts["values"] == pytest.approx({"damping": 2.0}, rel=0.05)
 
 
 def test_little_that_is_left_is_not_looked_for_from_the_start() -> None:
-    """A test that fails by a little is no wrong minimum; what the room could model beside is said."""
+    """A test that fails by a little is no wrong minimum; what the system could model beside is said."""
     (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
@@ -140,14 +144,14 @@ def test_little_that_is_left_is_not_looked_for_from_the_start() -> None:
 
     for misfit, times in ((1.5, 1), (5.0, 2)):
         tried.clear()
-        found = suspected({"oil": ("damping",)}, nothing, problem, replace(blind, misfit=misfit), untried="rust")
+        found = candidate({"oil": ("damping",)}, nothing, problem, replace(blind, misfit=misfit), untried="rust")
         assert len(tried) == times
         said = "why the model does not explain the data is unknown; tried: oil; not tried: rust"
         assert found.diagnostics[-1].sentence().startswith(said)
 
 
 def test_a_fit_goes_on_from_the_states_and_weights_where_another_ended() -> None:
-    """States are those of the simulator from the fitted start; the cost begins where it ended, and constants stay."""
+    """States are those of the simulator from the fitted start; the cost begins where it ended, and parameters stay."""
     (moved,) = record(Spring(), SpringParameters(), steps=200)
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness", "damping"), measured=("mass.x",))
@@ -177,31 +181,31 @@ def test_a_cause_that_data_hardly_tell_from_what_was_fitted_is_said_to_be_one() 
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("gain",), SpringParameters(offset=0.0), measured=("mass.x",))
     blind = single_shooting(problem)
     assert not blind.explained
-    (cause,) = suspected({"another push": ("offset",)}, single_shooting, problem, blind).of("likely_cause")
+    (cause,) = candidate({"another push": ("offset",)}, single_shooting, problem, blind).of("likely_cause")
     assert cause.facts["alike"] == ["gain"] and cause.sentence().endswith("Record what tells them apart")
 
 
 def test_causes_that_explain_as_well_are_named_too() -> None:
-    """Two names of one constant: neither is likelier."""
+    """Two names of one parameter: neither is likelier."""
     two = {"another damping": ("damping",), "oil": ("damping",)}
     (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
-    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",), suspects=two)
-    (cause,) = suspected(two, single_shooting, problem, single_shooting(problem)).of("likely_cause")
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",), candidate_causes=two)
+    (cause,) = candidate(two, single_shooting, problem, single_shooting(problem)).of("likely_cause")
     assert cause.facts["adequate"] and re.match(r"(oil|another damping): damping = ", cause.facts["also"][0])
 
 
 def test_a_cause_that_explains_in_another_simulator_only_is_named_and_numbers_stay() -> None:
-    """A wrong offset stands for what the first simulator has wrong: no suspect explains anything there."""
+    """A wrong offset stands for what the first simulator has wrong: no candidate cause explains anything there."""
     (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
     seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
     wrong = problem.replace(start=SpringParameters(offset=0.8))
     result, other = single_shooting(wrong), Fitted(problem, single_shooting(problem))
     assert remaining_share(other.result, result) < SAID
-    found = suspected({"another damping": ("damping",)}, single_shooting, wrong, result, other=other)
+    found = candidate({"another damping": ("damping",)}, single_shooting, wrong, result, other=other)
     (cause,) = found.of("likely_cause")
     assert cause.parameter == "another damping" and "(in another simulator: " in cause.sentence() and cause.facts["adequate"]
     assert cause.facts["values"] == pytest.approx({"damping": 2.0}, rel=0.05)
     assert found.parameters == result.parameters
-    assert suspected({"another damping": ("damping",)}, single_shooting, wrong, result).codes[-1] == "unknown_cause"
+    assert candidate({"another damping": ("damping",)}, single_shooting, wrong, result).codes[-1] == "unknown_cause"

@@ -14,21 +14,21 @@ from scipy import stats
 from sysid_systems import MASS_ON_A_SPRING, Spring, SpringParameters, record
 
 from softgym_envs.core.base import SteppedSimulator
-from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.experiments import record as film
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.recipe import BLOCK, PARTICLES
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.experiments import record as film
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.procedure import BLOCK, PARTICLES
 from sysid import FitProblem, ShootingOptions, noise_of, single_shooting
-from sysid.judgement.verdicts import ESTIMATED
-from sysid.judgement.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
+from sysid.diagnostics.rules import ESTIMATED
+from sysid.diagnostics.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
+from sysid.fitting.innovations import explained
 from sysid.least_squares.cutting import cut
-from sysid.methods.innovations import explained
-from sysid.recipe.stage import fit_stage
-from sysid.recipe.stage_problem import stage_problem
+from sysid.procedure.stage import fit_stage
+from sysid.procedure.stage_problem import stage_problem
 
-TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 
 
 def polynomials(rows: int, count: int) -> np.ndarray:
@@ -54,8 +54,8 @@ def test_white_noise_is_called_wrong_as_seldom_as_stated(rows: int, unknowns: in
     assert found <= stats.binom.ppf(0.999, 100, ALARM)
 
 
-def test_no_room_has_a_rate_of_false_alarms_of_its_own() -> None:
-    """All fits of a room share one limit, and with it a rate that is off by chance: of 24 rooms by a seventh, no more."""
+def test_no_system_has_a_rate_of_false_alarms_of_its_own() -> None:
+    """All fits of a system share one limit, and with it a rate that is off by chance: of 24 systems by a seventh, no more."""
     off = []
     for rows, columns in itertools.product(range(40, 280, 20), (1, 2)):
         basis, rng = polynomials(rows, 2), np.random.default_rng([rows, columns])
@@ -119,7 +119,7 @@ def test_power_that_is_lacking_is_no_error_and_an_error_is_seen_beside_it() -> N
 
 def test_variance_of_a_variance_that_third_differences_tell() -> None:
     rng, rows = np.random.default_rng(0), 200
-    clean = record(Spring(), TRUTH, steps=rows)[0]
+    clean = record(Spring(), GROUND_TRUTH, steps=rows)[0]
     still = replace(clean, values=np.zeros_like(clean.values))
     name = still.names[0]
     told = [noise_of(TrajectorySet((still.with_noise(rng, 1.0),)), (name,))[name] ** 2 for _ in range(400)]
@@ -149,9 +149,9 @@ def test_what_lies_still_tells_no_friction(seed: int) -> None:
     start = simulator.initial_state()[0] * np.repeat([1.0, 0.0], 3)
     recording = film(simulator, start, np.zeros((48, 2)), noise=noise, rng=rng)
     labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}),))
-    assert BLOCK.laboratory is not None
-    problem = stage_problem(BLOCK, BLOCK.laboratory, simulator, labelled, start=simulator.default_parameters)
-    fit = fit_stage(BLOCK, BLOCK.laboratory, problem, folder=None, resume=False, progress=None)
+    assert BLOCK.from_recordings is not None
+    problem = stage_problem(BLOCK, BLOCK.from_recordings, simulator, labelled, start=simulator.default_parameters)
+    fit = fit_stage(BLOCK, BLOCK.from_recordings, problem, folder=None, resume=False, progress=None)
     assert fit.estimates[0].hidden and not fit.usable and fit.estimates[0].interval[1] == fit.estimates[0].bounds[1]
     assert {"one_sided", "any_value", "no_effect", "within_model_error"} & set(fit.codes)
 
@@ -164,11 +164,11 @@ def test_what_slides_has_two_sides() -> None:
 
 def fitted(friction: float, seed: int) -> Any:
     simulator, rng = ParticleSimulator(), np.random.default_rng(seed)
-    constants = simulator.default_parameters.replace(friction=friction)
+    parameter_values = simulator.default_parameters.replace(friction=friction)
     start, noise = np.array([0.0, 3.0, 0.0, 0.0]), {"x": 1e-3, "y": 1e-3}
-    recording = film(simulator, start, np.full((100, 1), 5.0), constants, noise=noise, rng=rng)
+    recording = film(simulator, start, np.full((100, 1), 5.0), parameter_values, noise=noise, rng=rng)
     labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}),))
-    stage = PARTICLES.laboratory
+    stage = PARTICLES.from_recordings
     assert stage is not None
     problem = stage_problem(PARTICLES, stage, simulator, labelled, start=simulator.default_parameters)
     return fit_stage(PARTICLES, stage, problem, folder=None, resume=False, progress=None)
@@ -181,8 +181,8 @@ def test_a_step_that_is_too_long_is_named() -> None:
     noise = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
     recording = film(fine, fine.initial_state()[0], np.zeros((40, 2)), noise=noise, rng=rng, period=0.02)
     labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}, substeps=2),))
-    assert BLOCK.laboratory is not None
-    stage = replace(BLOCK.laboratory, adapt=None)  # which would take 128 edges by itself
+    assert BLOCK.from_recordings is not None
+    stage = replace(BLOCK.from_recordings, adapt=None)  # which would take 128 edges by itself
     problem = stage_problem(BLOCK, stage, BlockSimulator(), labelled, start=BlockSimulator().default_parameters)
     progress = io.StringIO()
     fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=progress)
@@ -195,15 +195,15 @@ def test_a_step_that_is_too_long_is_named() -> None:
 
 
 def test_segments_start_from_what_their_rows_tell() -> None:
-    """Positions alone: the guess of a segment's start is that of its first rows, not of a simulation from far constants."""
-    data = record(Spring(), TRUTH, steps=60)
-    far = TRUTH.replace(stiffness=400.0)
+    """Positions alone: the guess of a segment's start is that of its first rows, not of a simulation from far parameters."""
+    data = record(Spring(), GROUND_TRUTH, steps=60)
+    far = GROUND_TRUTH.replace(stiffness=400.0)
 
-    def guess(recording: Any) -> np.ndarray:
+    def initial_guess(recording: Any) -> np.ndarray:
         x = recording.select(("mass.x",)).values[:, 0]
         return np.array([x[0], (x[1] - x[0]) / recording.period])
 
-    problem = FitProblem(Spring(), data, ("stiffness",), start=far, measured=("mass.x",), initial_state=guess)
+    problem = FitProblem(Spring(), data, ("stiffness",), start=far, measured=("mass.x",), initial_state=initial_guess)
     segments = cut(problem, problem.split.train, 20, free=True, exact=True)
     true = data[0].select(Spring().state_names).values[::20][:3]
     np.testing.assert_allclose(segments.starts[:, 0], true[:, 0], atol=1e-12)
@@ -212,10 +212,10 @@ def test_segments_start_from_what_their_rows_tell() -> None:
 
 def test_noise_that_nobody_stated_is_judged_with_its_own_error() -> None:
     """Of 40 rows a variance is told within 40 %: residuals 1.15 times as large are no contradiction; 2 times are."""
-    clean = record(Spring(), TRUTH, steps=40)
+    clean = record(Spring(), GROUND_TRUTH, steps=40)
     noisy = TrajectorySet(tuple(t.with_noise(np.random.default_rng(0), 0.01) for t in clean))
     problem = FitProblem(
-        Spring(), noisy, ("stiffness",), start=TRUTH, free_initial=True, noise={n: 0.01 / 1.15 for n in clean.names}
+        Spring(), noisy, ("stiffness",), start=GROUND_TRUTH, free_initial=True, noise={n: 0.01 / 1.15 for n in clean.names}
     )
     assert single_shooting(problem.replace(noise_estimated=True)).explained
     low = {name: 0.005 for name in clean.names}
@@ -225,8 +225,8 @@ def test_noise_that_nobody_stated_is_judged_with_its_own_error() -> None:
 
 @pytest.mark.parametrize("usable", [True, False])
 def test_what_must_not_be_used_is_not_hidden_by_a_model_that_explains_nothing(usable: bool) -> None:
-    data = record(Spring(), TRUTH, steps=60, noise=1e-3)
-    result = single_shooting(FitProblem(Spring(), data, ("stiffness",), start=TRUTH))
+    data = record(Spring(), GROUND_TRUTH, steps=60, noise=1e-3)
+    result = single_shooting(FitProblem(Spring(), data, ("stiffness",), start=GROUND_TRUTH))
     assert result.usable
     if not usable:
         result = result.with_diagnostic("not_converged", "do_not_use")
@@ -248,9 +248,9 @@ class CoarseSpring(SteppedSimulator):
     dt: float = 0.02
 
     def _step(
-        self, state: np.ndarray, control: np.ndarray, constants: np.ndarray, substeps: int
+        self, state: np.ndarray, control: np.ndarray, parameter_values: np.ndarray, substeps: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        (x, v), (m, k, c, g, e) = state.T.copy(), constants[:, :5].T
+        (x, v), (m, k, c, g, e) = state.T.copy(), parameter_values[:, :5].T
         for _ in range(substeps):
             v = v + self.dt * ((g * control[:, 0] - c * v - k * x) / m + e)
             x = x + self.dt * v
@@ -259,12 +259,12 @@ class CoarseSpring(SteppedSimulator):
 
 def test_intervals_allow_for_the_step_where_it_matters_and_only_there() -> None:
     """Euler steps of 20 ms are off by more than the noise leaves open; twice what half of the step changes covers it."""
-    data = TrajectorySet((record(Spring(), TRUTH, steps=400, noise=1e-4)[0].select(("mass.x",)),))
-    free, held = ("stiffness", "damping", "gain"), TRUTH.replace(stiffness=40.0, damping=1.0, gain=1.5)
+    data = TrajectorySet((record(Spring(), GROUND_TRUTH, steps=400, noise=1e-4)[0].select(("mass.x",)),))
+    free, held = ("stiffness", "damping", "gain"), GROUND_TRUTH.replace(stiffness=40.0, damping=1.0, gain=1.5)
     problem = FitProblem(CoarseSpring(), data, free, start=held)
     plain, wide = (single_shooting(problem, ShootingOptions(halve=halve)) for halve in (False, True))
     inside = [
-        [low <= float(getattr(TRUTH, e.name)) <= high for e in fit.estimates for low, high in [e.interval]]
+        [low <= float(getattr(GROUND_TRUTH, e.name)) <= high for e in fit.estimates for low, high in [e.interval]]
         for fit in (plain, wide)
     ]
     assert not all(inside[0]) and all(inside[1])

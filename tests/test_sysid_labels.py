@@ -8,36 +8,38 @@ import numpy as np
 import pytest
 from sysid_systems import Spring, SpringParameters
 
-from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room
+from softgym_envs.systems import system
+from softgym_envs.systems.arm.parameters import ElbowParameters
 from sysid import FitProblem
-from sysid.data import wrong_labels
+from sysid.problem import wrong_labels
 
-ENGINE = room("arm").simulator()
+ENGINE = system("arm").simulator()
 NOISE = np.array([2e-3, 2e-2, 5e-3, 5e-3])
 FREE = ("biceps_force", "damping", "rise_time")
 
 
-def scaled(constants: ElbowParameters, factors: dict[str, float]) -> ElbowParameters:
-    """Constants times factors, within their bounds."""
-    specs = constants.specs()
-    return constants.replace(**{n: float(np.clip(getattr(constants, n) * f, *specs[n].bounds)) for n, f in factors.items()})
+def scaled(parameter_values: ElbowParameters, factors: dict[str, float]) -> ElbowParameters:
+    """Parameters times factors, within their bounds."""
+    specs = parameter_values.specs()
+    return parameter_values.replace(
+        **{n: float(np.clip(getattr(parameter_values, n) * f, *specs[n].bounds)) for n, f in factors.items()}
+    )
 
 
 def recorded(seed: int, factor: float = 1.25) -> tuple[Trajectory, ElbowParameters]:
-    """An elbow with constants within `factor` of the usual ones, jumping commands, 4 s at 100 Hz, with noise; and these."""
+    """An elbow with parameters within `factor` of the usual ones, jumping commands, 4 s at 100 Hz, with noise; and these."""
     rng = np.random.default_rng(seed)
     fine = replace(ENGINE, dt=1e-3)
     usual = fine.default_parameters
-    constants = scaled(usual, {name: factor ** rng.uniform(-1.0, 1.0) for name in FREE})
+    parameter_values = scaled(usual, {name: factor ** rng.uniform(-1.0, 1.0) for name in FREE})
     controls = np.repeat(rng.uniform(0.0, (0.5, 0.25), (16, 2)), 25, axis=0)
-    states, status = fine.rollout(fine.initial_state(1), controls[None], constants, substeps=10)
+    states, status = fine.rollout(fine.initial_state(1), controls[None], parameter_values, substeps=10)
     assert not status.any()
     noisy = states[0] + NOISE * rng.standard_normal(states[0].shape)
     recording = Trajectory.from_rollout(fine, noisy, controls, substeps=10)
-    return replace(recording, substeps=round(0.01 / ENGINE.dt)), constants
+    return replace(recording, substeps=round(0.01 / ENGINE.dt)), parameter_values
 
 
 def problem(recording: Trajectory, start: ElbowParameters = ENGINE.default_parameters) -> FitProblem:
@@ -47,13 +49,13 @@ def problem(recording: Trajectory, start: ElbowParameters = ENGINE.default_param
 
 @pytest.mark.parametrize("seed", range(8))
 def test_right_labels_pass_under_constants_far_off(seed: int) -> None:
-    """Neither a start a factor of 3 off, either way, nor the usual constants, up to 3 times off, find another label."""
-    recording, truth = recorded(seed, factor=3.0)
+    """Neither a start a factor of 3 off, either way, nor the usual parameters, up to 3 times off, find another label."""
+    recording, ground_truth = recorded(seed, factor=3.0)
     given = problem(recording)
     rng = np.random.default_rng(seed)
-    start = scaled(truth, {name: 3.0 ** rng.choice([-1, 1]) for name in FREE})
-    for constants in (start, given.simulator.default_parameters):
-        assert wrong_labels._likeliest(given, constants) == ""
+    start = scaled(ground_truth, {name: 3.0 ** rng.choice([-1, 1]) for name in FREE})
+    for parameter_values in (start, given.simulator.default_parameters):
+        assert wrong_labels._likeliest(given, parameter_values) == ""
 
 
 def test_commands_that_act_half_a_period_late_do_not_look_turned() -> None:

@@ -131,7 +131,7 @@ class Creeping(Blocks):
 
 
 def test_where_only_blocks_creep_a_fit_ends_with_constants_inside_of_their_errors() -> None:
-    """What is wrong along blocks spans the same space, so constants are right at once; errors are the whole problem's."""
+    """What is wrong along blocks spans the same space, so parameters are right at once; errors are the whole problem's."""
     rng = np.random.default_rng(3)
     system = Creeping(rng.standard_normal((5, 30, 3)), rng.standard_normal((5, 30, 4)), 3.0 + rng.standard_normal((5, 30)))
     whole = np.zeros((150, 3 + 20))
@@ -148,7 +148,7 @@ def test_where_only_blocks_creep_a_fit_ends_with_constants_inside_of_their_error
         assert np.all(np.abs(ends[deviations].theta - solution) < 0.01 * errors)
     assert ends[0.01].outcome is Outcome.NOISE and ends[0.01].outcome.converged
     assert 2 * len(ends[0.01].log) < len(ends[0.0].log)
-    unseen = LevenbergOptions(deviations=0.01)  # of a constant that nothing shows no error is small enough
+    unseen = LevenbergOptions(deviations=0.01)  # of a parameter that nothing shows no error is small enough
     blind = Blocks(np.concatenate([system.j[..., :2], np.zeros((5, 30, 1))], axis=2), system.k, system.t)
     end = levenberg_marquardt(blind, start_state(blind, np.zeros(3), np.zeros((5, 4)), unseen), bounds, options=unseen)
     assert end.outcome is not Outcome.NOISE
@@ -195,7 +195,7 @@ def test_a_gain_below_rounding_is_the_end_whatever_its_sign() -> None:
 
 @dataclass(frozen=True)
 class Cliff(Function):
-    """Without a derivative where the first constant is above 1.1, though costs are finite there."""
+    """Without a derivative where the first parameter is above 1.1, though costs are finite there."""
 
     def compress(self, theta: Any, blocks: Any) -> Any:
         if theta[0] > 1.1:

@@ -10,14 +10,14 @@ import pytest
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.recipe import Recipe
+from softgym_envs.core.procedure import Procedure
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem
+from sysid.fitting import Method, method_of
+from sysid.fitting.innovations import InnovationOptions, _relaxed, innovations, minimised
 from sysid.least_squares.levenberg import LevenbergOptions, Outcome
-from sysid.methods import Method, method_of
-from sysid.methods.innovations import InnovationOptions, _relaxed, innovations, minimised
 
-TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 QUICK: dict[str, dict[str, Any]] = {"adam": {"epochs": 30}, "cma_es": {"generations": 60}}
 SIGMA = 1e-3
 FORCE = 0.1
@@ -41,17 +41,19 @@ def test_every_method_describes_itself_and_takes_plain_options(method: Method) -
 @EVERY
 def test_a_method_that_needs_more_than_a_simulator_says_so(method: Method) -> None:
     if method.needs:
-        with pytest.raises(OptionError, match=f"{method.name} does not suit this room: it offers no"):
-            method.check(Recipe(stages=()))
+        with pytest.raises(OptionError, match=f"{method.name} does not suit this system: it offers no"):
+            method.check(Procedure(stages=()))
     else:
-        method.check(Recipe(stages=()))
+        method.check(Procedure(stages=()))
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not (method.needs or method.takes("tracker"))])
 def test_every_method_solves_the_same_problem(name: str) -> None:
-    """Least squares end at the truth to rounding, the others within 5 %."""
+    """Least squares end at the ground truth to rounding, the others within 5 %."""
     method = METHODS[name]
-    problem = FitProblem(Spring(), record(Spring(), TRUTH), ("stiffness", "damping"), start=TRUTH.replace(stiffness=30.0))
+    problem = FitProblem(
+        Spring(), record(Spring(), GROUND_TRUTH), ("stiffness", "damping"), start=GROUND_TRUTH.replace(stiffness=30.0)
+    )
     found = method.fit(problem, method.settings(QUICK.get(name)))
     assert found.parameters.stiffness == pytest.approx(45.0, rel=5e-2 if name in QUICK else 1e-8)  # type: ignore[attr-defined]
     assert found.method.startswith(name)
@@ -59,7 +61,7 @@ def test_every_method_solves_the_same_problem(name: str) -> None:
 
 def test_an_unknown_method_is_named() -> None:
     with pytest.raises(OptionError, match="unknown method 'guess'; there are one_step, multiple_shooting"):
-        method_of("guess")
+        method_of("initial_guess")
 
 
 class Edge:
@@ -99,13 +101,13 @@ class Observer:
     """(T + 1, 2) measured states."""
     forgets: bool = False
 
-    def anchored(self, constants: np.ndarray, noise: Mapping[str, float]) -> "Observer":
+    def anchored(self, parameter_values: np.ndarray, noise: Mapping[str, float]) -> "Observer":
         return dataclasses.replace(self, forgets=noise["control:force"] > FORCE)
 
-    def errors(self, constants: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def errors(self, parameter_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows, controls = self.rows, self.sensed.controls
-        found = np.zeros((len(constants), len(rows), 1))
-        for errors, maps in zip(found, self.simulator._maps(constants, 1), strict=True):
+        found = np.zeros((len(parameter_values), len(rows), 1))
+        for errors, maps in zip(found, self.simulator._maps(parameter_values, 1), strict=True):
             states = rows.copy()
             if self.forgets:
                 states[1:], _ = self.simulator._advance(rows[:-1], controls, np.repeat(maps[None], len(controls), axis=0))
@@ -113,30 +115,30 @@ class Observer:
                 for k in range(len(controls)):
                     states[k + 1 : k + 2], _ = self.simulator._advance(states[k : k + 1], controls[k : k + 1], maps[None])
             errors[1:, 0] = (states - rows)[1:, 1] / SIGMA
-        return found, np.ones(len(constants), dtype=np.bool_)
+        return found, np.ones(len(parameter_values), dtype=np.bool_)
 
-    def slopes(self, constants: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    def slopes(self, parameter_values: np.ndarray, directions: np.ndarray) -> np.ndarray:
         steps = 1e-6 * directions.T
-        (ahead, _), (back, _) = self.errors(constants + steps), self.errors(constants - steps)
+        (ahead, _), (back, _) = self.errors(parameter_values + steps), self.errors(parameter_values - steps)
         return np.moveaxis((ahead - back) / 2e-6, 0, -1)
 
 
 def test_innovations_that_explain_nothing_begin_again_with_filters_that_forget() -> None:
     """A spring out of phase over 6 s: a wrong minimum, which predictions from row to row do not have."""
-    recording = record(Spring(), TRUTH, steps=300, noise=SIGMA)[0]
+    recording = record(Spring(), GROUND_TRUTH, steps=300, noise=SIGMA)[0]
     rows = np.vstack([np.zeros((1, 2)), recording.values[1:]])  # at rest, as is known
 
     def tracker(simulator: Spring, seen: Trajectory) -> Observer:
         return Observer(simulator, seen, rows)
 
     data, options = TrajectorySet((recording.select(("mass.vx",)),)).split(1, 0, 0), InnovationOptions(tracker)
-    far, noise = TRUTH.replace(stiffness=1000.0), {"mass.vx": SIGMA, "control:force": FORCE}
+    far, noise = GROUND_TRUTH.replace(stiffness=1000.0), {"mass.vx": SIGMA, "control:force": FORCE}
     given = FitProblem(Spring(), data, ("stiffness",), start=far, noise=noise, free_initial=False)
     found = innovations(given, options)
-    assert found.converged and found.explained and abs(found.parameters.stiffness / TRUTH.stiffness - 1) < 0.02
+    assert found.converged and found.explained and abs(found.parameters.stiffness / GROUND_TRUTH.stiffness - 1) < 0.02
     assert found.of("second_fit")[0].facts["how"] == "forgetful"
     assert found.start == far
-    near = innovations(given.replace(start=TRUTH), options)
+    near = innovations(given.replace(start=GROUND_TRUTH), options)
     assert near.explained and not near.of("second_fit")
 
 

@@ -1,4 +1,5 @@
-"""Identification through complementarity: known truths, bounds of information, gates, diagnostics; filter and evolution."""
+"""Identification through complementarity: known ground truths, bounds of information, gates, diagnostics; filter and
+evolution."""
 
 from __future__ import annotations
 
@@ -10,23 +11,23 @@ from helpers import load_script
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
-from softgym_envs.rigid.recipe import BLOCK, CAMERA, complementarity, first_state
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
+from softgym_envs.systems.rigid.parameters import BlockParameters, ParticleParameters
+from softgym_envs.systems.rigid.procedure import BLOCK, CAMERA, complementarity, first_state
 from sysid import FitProblem, HorizonOptions, Measurement, online
+from sysid.fitting.box import _hit_and_run
+from sysid.fitting.collocation import Collocation, _accumulate, window_of
+from sysid.fitting.evolution import EvolutionOptions, cma_es
+from sysid.fitting.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
+from sysid.fitting.particle import ParticleOptions, _systematic, bootstrap_filter
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
-from sysid.methods.box import _hit_and_run
-from sysid.methods.collocation import Collocation, _accumulate, window_of
-from sysid.methods.evolution import EvolutionOptions, cma_es
-from sysid.methods.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
-from sysid.methods.particle import ParticleOptions, _systematic, bootstrap_filter
 from sysid.report import rows_in_words
 
 pytest.importorskip("casadi")
-from softgym_envs.rigid.symbolic import complementarity_form
+from softgym_envs.systems.rigid.symbolic import complementarity_form
 
 PARTICLE = ParticleSimulator()
 FORM = complementarity_form(PARTICLE)
@@ -45,16 +46,16 @@ def falling(eps, seed, friction=1.0, steps=100, start=START, force=5.0):
         uniform=True,
     )
     noise = {"x": sigma, "y": sigma}
-    guess = ParticleParameters(friction=friction)
-    return FitProblem(PARTICLE, TrajectorySet((recording,)), ("friction",), start=guess, noise=noise, free_motion=True)
+    initial_guess = ParticleParameters(friction=friction)
+    return FitProblem(PARTICLE, TrajectorySet((recording,)), ("friction",), start=initial_guess, noise=noise, free_motion=True)
 
 
-def at_truth(problem, truth, start):
-    """Objective at the truth, and the Fisher bound of the first constant with unknown initial state."""
+def at_ground_truth(problem, ground_truth, start):
+    """Objective at the ground truth, and the Fisher bound of the first parameter with unknown initial state."""
     segments = cut(problem, problem.split.train, None, free=True, exact=True)
-    theta = problem.encode(truth)
+    theta = problem.encode(ground_truth)
     found = segments.derivative(theta, start[None])
-    J = np.concatenate([found.constants, found.starts], axis=-1)[0] / problem.known_noise[:, None]
+    J = np.concatenate([found.parameter_values, found.starts], axis=-1)[0] / problem.known_noise[:, None]
     J = J.reshape(-1, J.shape[-1])
     objective = np.sum((found.residual[0] / problem.known_noise) ** 2)
     return objective, np.sqrt(np.linalg.inv(J.T @ J)[0, 0]) * problem.slopes(theta)[0]
@@ -62,11 +63,12 @@ def at_truth(problem, truth, start):
 
 @pytest.mark.parametrize("eps", [5e-5, 5e-3, 5e-1])
 def test_friction_of_a_falling_particle_is_found_globally(eps):
-    """Objective at most the truth's in every seed, first way; error within four standard deviations; all inside the box."""
+    """Objective at most the ground truth's in every seed, first way; error within four standard deviations; all inside the
+    box."""
     for seed in range(5):
         problem = falling(eps, seed)
         found = solve(problem, FORM, MpecOptions(box=True))
-        objective, fisher = at_truth(problem, PARTICLE.default_parameters, START)
+        objective, fisher = at_ground_truth(problem, PARTICLE.default_parameters, START)
         assert found.objective <= objective * (1 + 1e-12)
         assert found.boxed and found.attempts[0].accepted and found.attempts[0].objective <= found.objective * (1 + 1e-6)
         assert abs(problem.decode(found.theta).friction - 0.2) < 4 * fisher
@@ -84,7 +86,7 @@ def test_bound_of_information_by_differences():
     v = np.array([0.2, *START])
     J = np.array([(positions(v + 1e-6 * e) - positions(v - 1e-6 * e)) / 2e-6 for e in np.eye(5)]).T
     expected = np.sqrt(np.linalg.inv(J.T @ J)[0, 0] / 3)
-    _, fisher = at_truth(falling(1.0, 0), PARTICLE.default_parameters, START)
+    _, fisher = at_ground_truth(falling(1.0, 0), PARTICLE.default_parameters, START)
     assert fisher == pytest.approx(expected, rel=1e-6)
     assert fisher == pytest.approx(5.9e-3, rel=0.01)
 
@@ -97,15 +99,15 @@ def test_start_constants_do_not_matter():
 
 
 def test_smoothed_solution_has_the_products_it_was_asked_for():
-    """z f = tau in every pair, and g = 0: evaluated through the room's form, not through the solver's own derivatives."""
+    """z f = tau in every pair, and g = 0: evaluated through the system's form, not through the solver's own derivatives."""
     problem = falling(5e-3, 0)
     window = window_of(problem, problem.split.train[0], FORM)
     collocation = Collocation(problem, FORM, (window,), problem.known_noise)
-    point, _ = homotopy(collocation, problem.encode(problem.constants), MpecOptions(last=1e-2, iterations=60))
+    point, _ = homotopy(collocation, problem.encode(problem.parameter_values), MpecOptions(last=1e-2, iterations=60))
     point, _ = collocation.relax(point, 1e-2, iterations=60, tolerance=1e-9)
     x, z = point.states[0], point.pairs[0]
-    constants = np.repeat(problem.vectors(point.theta[None]), 100, axis=0)
-    g, f = (np.array(part).T for part in FORM.step(x[:-1].T, window.controls.T, constants.T, x[1:].T, z.T))
+    parameter_values = np.repeat(problem.vectors(point.theta[None]), 100, axis=0)
+    g, f = (np.array(part).T for part in FORM.step(x[:-1].T, window.controls.T, parameter_values.T, x[1:].T, z.T))
     assert np.abs(g).max() < 1e-8
     assert (z > 0).all() and (f > 0).all()
     np.testing.assert_allclose(z * f, 1e-2, rtol=1e-5)
@@ -116,7 +118,7 @@ def test_trajectories_that_run_away_end_in_one_error_and_no_noise(capfd):
     """E.g. of metres that were called mm: neither NumPy's warnings nor LAPACK's lines reach the terminal."""
     problem = falling(5e-3, 0)
     collocation = Collocation(problem, FORM, (window_of(problem, problem.split.train[0], FORM),), problem.known_noise)
-    point = collocation.first_guess(problem.encode(problem.constants), 1e-2)
+    point = collocation.first_guess(problem.encode(problem.parameter_values), 1e-2)
     far = [(1e200 * value, jacobian) for value, jacobian in collocation._defects(point, 1e-2)]
     with pytest.raises(np.linalg.LinAlgError, match="run away"):
         collocation._direction(point, far, 1e-3)
@@ -137,14 +139,14 @@ def test_recursion_by_doubling_is_the_loop():
 
 def two_particles(seed=0, free=("friction0", "friction1")):
     simulator = ParticleSimulator(ParticleModel(2))
-    truth = simulator.parameters_class(friction0=0.1, friction1=0.4)
+    ground_truth = simulator.parameters_class(friction0=0.1, friction1=0.4)
     start = np.array([-3.0, 1.0, 0, 0, 4.0, 4.0, 0, 0])
     recording = record(
-        simulator, start, np.full((100, 2), 5.0), truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(seed)
+        simulator, start, np.full((100, 2), 5.0), ground_truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(seed)
     )
-    guess = truth.replace(friction0=1.0, friction1=1.0)
+    initial_guess = ground_truth.replace(friction0=1.0, friction1=1.0)
     noise = dict.fromkeys(recording.names, 3e-3)
-    return FitProblem(simulator, TrajectorySet((recording,)), free, start=guess, noise=noise, free_motion=True)
+    return FitProblem(simulator, TrajectorySet((recording,)), free, start=initial_guess, noise=noise, free_motion=True)
 
 
 def test_particles_are_solved_one_by_one_unless_they_share_a_free_constant():
@@ -171,7 +173,8 @@ def test_report_states_interval_and_diagnostics():
 
 
 def test_a_stated_noise_box_sharpens_the_report():
-    """Uniform noise: the posterior is less than two thirds as wide as Fisher's bound, and its interval holds the truth."""
+    """Uniform noise: the posterior is less than two thirds as wide as Fisher's bound, and its interval holds the
+    ground truth."""
     fit = mpec(falling(5e-3, 2), FORM, MpecOptions(box=True))
     (estimate,) = fit.estimates
     assert estimate.interval[0] < 0.2 < estimate.interval[1]
@@ -230,7 +233,7 @@ def test_gate_is_shut_for_a_wrong_model():
     assert mpec(wrong, FORM, MpecOptions(fallbacks=0, grid=0)).of("noise_exceeded")
 
 
-def test_gate_lets_the_truth_through():
+def test_gate_lets_the_ground_truth_through():
     """n + 4 sqrt(kappa n): of 400 sets of true noise not one is refused (4 standard deviations: 1 in 30 000)."""
     problem = falling(5e-3, 0)
     system = ShootingSystem(cut(problem, problem.split.train, None, free=True, exact=True), problem.known_noise)
@@ -255,23 +258,23 @@ def block_problem(seed=0, directions=8):
 def test_friction_of_the_block_from_camera_data():
     problem = block_problem()
     found = solve(problem, complementarity_form(problem.simulator))
-    _, fisher = at_truth(problem, BlockParameters(), np.zeros(6))
+    _, fisher = at_ground_truth(problem, BlockParameters(), np.zeros(6))
     assert found.accepted
     assert abs(problem.decode(found.theta).friction - 0.33) < 5 * fisher
 
 
 @pytest.mark.parametrize("seed", [25, 29, 34, 36])
-def test_the_block_ends_no_higher_than_its_truth(seed):
-    """A cone of 32 edges makes many minima; these four recordings of 40 ended above the truth, three accepted."""
+def test_the_block_ends_no_higher_than_its_ground_truth(seed):
+    """A cone of 32 edges makes many minima; these four recordings of 40 ended above the ground truth, three accepted."""
     simulator, rng = BlockSimulator(), np.random.default_rng(seed)
-    truth = BlockParameters(friction=float(rng.uniform(0.1, 0.45)))
-    seen = record(simulator, np.zeros(6), np.zeros((50, 2)), truth, noise=CAMERA, rng=rng, period=0.02)
-    guess = BlockParameters(friction=float(np.clip(truth.friction * 3.0 ** rng.choice([-1, 1]), 0.0, 1.0)))
+    ground_truth = BlockParameters(friction=float(rng.uniform(0.1, 0.45)))
+    seen = record(simulator, np.zeros(6), np.zeros((50, 2)), ground_truth, noise=CAMERA, rng=rng, period=0.02)
+    initial_guess = BlockParameters(friction=float(np.clip(ground_truth.friction * 3.0 ** rng.choice([-1, 1]), 0.0, 1.0)))
     problem = FitProblem(
-        simulator, TrajectorySet((seen,)), ("friction",), start=guess, noise=CAMERA, free_motion=True,
+        simulator, TrajectorySet((seen,)), ("friction",), start=initial_guess, noise=CAMERA, free_motion=True,
         initial_state=first_state(simulator, seen.names),
     )  # fmt: skip
-    objective, _ = at_truth(problem, truth, np.zeros(6))
+    objective, _ = at_ground_truth(problem, ground_truth, np.zeros(6))
     assert solve(problem, complementarity(simulator)).objective <= objective
 
 
@@ -291,7 +294,7 @@ def test_bad_input_is_named():
 # --- The baselines ------------------------------------------------------------------------------------------------------
 
 
-def test_particle_filter_narrows_down_to_the_truth():
+def test_particle_filter_narrows_down_to_the_ground_truth():
     problem = falling(5e-3, 0)
     found = bootstrap_filter(
         problem,
@@ -305,12 +308,12 @@ def test_particle_filter_narrows_down_to_the_truth():
 
 
 def test_particle_filter_is_bayes_rule_for_one_row():
-    """Constants do not matter to the first row: its posterior of x is normal, with both precisions added."""
+    """Parameters do not matter to the first row: its posterior of x is normal, with both precisions added."""
     problem = falling(1e-1, 0)
     sigma = problem.known_noise[0]
     found = bootstrap_filter(problem, ParticleOptions(count=5000, first={"x": 2 * sigma}))
-    measured, guess = problem.values(problem.split.train[0])[0, 0], problem.guess(problem.split.train[0])[0]
-    expected = (measured / sigma**2 + guess / (2 * sigma) ** 2) / (1 / sigma**2 + 1 / (2 * sigma) ** 2)
+    measured, initial_guess = problem.values(problem.split.train[0])[0, 0], problem.initial_guess(problem.split.train[0])[0]
+    expected = (measured / sigma**2 + initial_guess / (2 * sigma) ** 2) / (1 / sigma**2 + 1 / (2 * sigma) ** 2)
     assert found.states[0, 0] == pytest.approx(expected, abs=5 * sigma / np.sqrt(5000 / 4))
 
 
@@ -354,8 +357,8 @@ def test_online_estimates_are_right_within_what_they_state_at_every_row():
     assert found.times[0] == pytest.approx(1.0) and found.times[-1] == pytest.approx(5.0) and len(found.times) == 81
     assert (np.abs(found.mean[:, 0] - 0.2) < 6 * found.std[:, 0]).all()
     assert found.std[-1, 0] < found.std[0, 0] / 3
-    truth, _ = PARTICLE.rollout(START[None], np.full((1, 100, 1), 5.0))
-    assert np.abs(found.states[:, :2] - truth[0, 20:, :2]).max() < 5e-3
+    ground_truth, _ = PARTICLE.rollout(START[None], np.full((1, 100, 1), 5.0))
+    assert np.abs(found.states[:, :2] - ground_truth[0, 20:, :2]).max() < 5e-3
 
 
 def test_online_estimates_through_the_simulator_are_right_at_every_row_and_use_no_future():

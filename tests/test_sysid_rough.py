@@ -13,11 +13,11 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, ShootingOptions, single_shooting
-from sysid.judgement.result import FitResult
-from sysid.methods import shooting
-from sysid.methods.growing import Beginning, Growing
+from sysid.diagnostics.result import FitResult
+from sysid.fitting import shooting
+from sysid.fitting.progressive import Beginning, Growing
 
-TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Rough(Spring):
 @pytest.fixture(scope="module")
 def problem() -> FitProblem:
     """Positions alone are measured, with noise of 5 mm."""
-    data = record(Spring(), TRUTH, count=2, steps=120, noise={"mass.x": 5e-3})
+    data = record(Spring(), GROUND_TRUTH, count=2, steps=120, noise={"mass.x": 5e-3})
     seen = TrajectorySet(tuple(trajectory.select(("mass.x",)) for trajectory in data))
-    return FitProblem(Rough(), seen, ("stiffness", "damping"), measured=("mass.x",), start=TRUTH.replace(stiffness=60.0))
+    return FitProblem(Rough(), seen, ("stiffness", "damping"), measured=("mass.x",), start=GROUND_TRUTH.replace(stiffness=60.0))
 
 
 WAYS = ({"parts": 6}, {"parts": 2}, {"parts": 4})

@@ -11,19 +11,19 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, FitResult, single_shooting
-from sysid.recipe.predictions import banded
+from sysid.procedure.predictions import banded
 
-TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 NOISE = 1e-3
 ROC = load_script("experiments/all_identify/roc.py")
 
 
 def fitted(error: float) -> FitResult:
     """A mass on a spring, whose place is seen with an error that lasts; 2 s, too short for bands of predictions."""
-    clean = record(Spring(), TRUTH, steps=100)[0]
+    clean = record(Spring(), GROUND_TRUTH, steps=100)[0]
     lasting = error * np.sin(37.0 * clean.times)[:, None]
     noisy = replace(clean, values=clean.values + lasting).with_noise(np.random.default_rng(3), NOISE)
-    problem = FitProblem(Spring(), TrajectorySet((noisy,)), ("stiffness", "damping"), start=TRUTH, free_initial=True)
+    problem = FitProblem(Spring(), TrajectorySet((noisy,)), ("stiffness", "damping"), start=GROUND_TRUTH, free_initial=True)
     return banded(problem, single_shooting(problem))
 
 
@@ -47,7 +47,7 @@ def test_a_model_that_explains_says_nothing_of_it() -> None:
 
 def test_area_under_the_roc_curve_counts_what_old_rows_leave_open_as_wrong() -> None:
     def row(level: str, seed: int, explains: bool, misfit: float | None = None) -> dict[str, object]:
-        found = {"room": "r", "level": level, "seed": seed, "explains": explains, "miss": 2.0, "false": False}
+        found = {"system": "r", "level": level, "seed": seed, "explains": explains, "miss": 2.0, "false": False}
         return {**found, "identified": explains} | ({} if misfit is None else {"misfit": misfit})
 
     own = [row("own", 0, True, 0.5), row("own", 1, False, 1.5)]

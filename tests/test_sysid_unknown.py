@@ -1,4 +1,4 @@
-"""Fits say what they cannot know: ratios, constants without effect or drowned by noise, wrong models."""
+"""Fits say what they cannot know: ratios, parameters without effect or drowned by noise, wrong models."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import TRUTH, problem, severities
+from spring_fits import GROUND_TRUTH, problem, severities
 from sysid_systems import Spring, SpringParameters, record
 
-from sysid import (
-    ShootingOptions,
-    multiple_shooting,
-    one_step,
-    single_shooting,
-)
-from sysid.judgement.scan import compatible, model_error
-from sysid.judgement.uncertainty import clustered_covariance, correlation_in_time
+from sysid import ShootingOptions, multiple_shooting, one_step, single_shooting
+from sysid.diagnostics.scan import compatible, model_error
+from sysid.diagnostics.uncertainty import clustered_covariance, correlation_in_time
 
 
 @pytest.mark.parametrize("method", [one_step, single_shooting])
@@ -38,7 +33,7 @@ def test_constants_that_only_appear_as_ratios_get_a_diagnostic_and_the_ratios_nu
 
 
 def test_a_constant_without_effect_is_named_and_keeps_its_start() -> None:
-    result = one_step(problem(free=("stiffness", "paint"), start=TRUTH.replace(stiffness=20.0, paint=0.7)))
+    result = one_step(problem(free=("stiffness", "paint"), start=GROUND_TRUTH.replace(stiffness=20.0, paint=0.7)))
     stiffness, paint = result.estimates
     assert not stiffness.hidden and stiffness.value == pytest.approx(45.0, rel=1e-9)
     assert paint.hidden and paint.value == pytest.approx(0.7)
@@ -47,7 +42,7 @@ def test_a_constant_without_effect_is_named_and_keeps_its_start() -> None:
 
 def test_a_constant_that_noise_drowns_is_hidden_and_would_not_be_without_noise() -> None:
     small = {"mass.x": 50.0, "mass.vx": 50.0}
-    kwargs = {"free": ("stiffness", "offset"), "start": TRUTH}
+    kwargs = {"free": ("stiffness", "offset"), "start": GROUND_TRUTH}
     assert all(e.hidden for e in one_step(problem(noise=small, **kwargs)).estimates)
     assert not any(e.hidden for e in one_step(problem(noise={"mass.x": 1e-3, "mass.vx": 1e-3}, **kwargs)).estimates)
 
@@ -60,11 +55,13 @@ def test_a_prior_resolves_what_the_data_cannot() -> None:
     assert not any(e.hidden for e in result.estimates)
     # the mass is known to 2 %, and through it everything else (the data add next to nothing)
     for e in result.estimates:
-        assert e.value == pytest.approx(getattr(TRUTH, e.name), rel=1e-3) and e.std / e.value == pytest.approx(0.02, rel=0.02)
+        assert e.value == pytest.approx(getattr(GROUND_TRUTH, e.name), rel=1e-3) and e.std / e.value == pytest.approx(
+            0.02, rel=0.02
+        )
 
 
 def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
-    data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)  # the fit believes in offset = 0.5
+    data = record(Spring(), GROUND_TRUTH.replace(offset=1.5), steps=400)  # the fit believes in offset = 0.5
     independent = multiple_shooting(problem(data=data))
     clustered = multiple_shooting(problem(data=data), ShootingOptions(errors="clustered"))
     assert severities(independent, "residuals_last") == ["warning"] and severities(clustered, "residuals_last") == ["note"]
@@ -75,14 +72,14 @@ def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
     assert severities(known, "noise_exceeded") == ["warning"]
 
 
-def test_what_a_wrong_model_leaves_open_holds_the_truth() -> None:
+def test_what_a_wrong_model_leaves_open_holds_the_ground_truth() -> None:
     """A fit that believes in another rest position is biased by much more than its standard deviations say."""
-    data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)
+    data = record(Spring(), GROUND_TRUTH.replace(offset=1.5), steps=400)
     result = multiple_shooting(problem(data=data))
     stiffness, damping, _ = result.estimates
-    assert abs(stiffness.value - TRUTH.stiffness) > 10 * stiffness.std
-    assert stiffness.interval[0] < TRUTH.stiffness < stiffness.interval[1] and not stiffness.hidden
-    assert damping.hidden and damping.interval[0] < TRUTH.damping < damping.interval[1]
+    assert abs(stiffness.value - GROUND_TRUTH.stiffness) > 10 * stiffness.std
+    assert stiffness.interval[0] < GROUND_TRUTH.stiffness < stiffness.interval[1] and not stiffness.hidden
+    assert damping.hidden and damping.interval[0] < GROUND_TRUTH.damping < damping.interval[1]
     assert severities(result, "within_model_error", "damping") == ["warning"]
     posterior = result.posterior
     assert np.sqrt(posterior.covariance[0, 0]) > 2 * stiffness.std / stiffness.value  # a log scale
@@ -109,15 +106,17 @@ def test_a_fit_that_ends_in_a_local_minimum_says_where_a_better_one_is() -> None
 
 
 def test_noise_on_states_that_predictions_start_from_is_noticed() -> None:
-    assert severities(one_step(problem(data=record(Spring(), TRUTH, noise=0.05))), "noisy_starts") == ["warning"]
+    assert severities(one_step(problem(data=record(Spring(), GROUND_TRUTH, noise=0.05))), "noisy_starts") == ["warning"]
     assert not severities(one_step(problem()), "noisy_starts")
 
 
 def test_no_improvement_is_said() -> None:
-    split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
-    assert severities(one_step(problem(data=split, start=TRUTH)), "no_improvement") == ["warning"]
-    assert not severities(single_shooting(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1))), "no_improvement")
-    exact = one_step(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1), start=TRUTH))
+    split = record(Spring(), GROUND_TRUTH, count=2, noise=0.01).split(1, 0, 1)
+    assert severities(one_step(problem(data=split, start=GROUND_TRUTH)), "no_improvement") == ["warning"]
+    assert not severities(
+        single_shooting(problem(data=record(Spring(), GROUND_TRUTH, count=2).split(1, 0, 1))), "no_improvement"
+    )
+    exact = one_step(problem(data=record(Spring(), GROUND_TRUTH, count=2).split(1, 0, 1), start=GROUND_TRUTH))
     assert not severities(exact, "no_improvement") and severities(exact, "start_sufficed") == ["note"]
 
 
@@ -126,13 +125,14 @@ def test_clustered_covariance_of_independent_residuals_is_the_ordinary_one() -> 
     jacobian, residual = rng.standard_normal((40_000, 3)), rng.standard_normal(40_000)
     covariance = clustered_covariance(jacobian, residual, np.arange(40_000) // 20, np.eye(3))
     np.testing.assert_allclose(covariance, np.linalg.inv(jacobian.T @ jacobian), atol=0.15 / 40_000)
-    # twins: every residual counted twice adds no knowledge, the covariance must not halve
+    # MuJoCo models: every residual counted twice adds no knowledge, the covariance must not halve
     twice = clustered_covariance(np.repeat(jacobian, 2, 0), np.repeat(residual, 2), np.arange(80_000) // 40, np.eye(3))
     np.testing.assert_allclose(twice, covariance, rtol=1e-9)
 
 
 def test_clustered_errors_are_right_for_correlated_residuals_where_independent_ones_are_not() -> None:
-    # Slope of a random walk regressor under AR(1) noise, 2000 times: the scatter of the estimates is the truth to be stated.
+    # Slope of a random walk regressor under AR(1) noise, 2000 times: the scatter of the estimates is the ground truth to be
+    # stated.
     rng = np.random.default_rng(1)
     regressor = rng.standard_normal((1200, 1)).cumsum(axis=0)[::-1] / 20
     noise = np.zeros((2000, 1200))
@@ -147,7 +147,7 @@ def test_clustered_errors_are_right_for_correlated_residuals_where_independent_o
     assert bread * noise.var() / np.var(estimates) < 0.15  # (1 - 0.9) / (1 + 0.9) = 0.05
 
 
-def test_clustered_intervals_hold_the_truth_where_few_clusters_tell_of_a_constant() -> None:
+def test_clustered_intervals_hold_the_ground_truth_where_few_clusters_tell_of_a_constant() -> None:
     """As of thrown boxes, whose strikes say more the later they come: clusters weigh 1, 1/2, 1/4 ... times the first one.
 
     White errors first, of which the covariance is known; then errors that clusters share, for which it must hold, too.
@@ -175,7 +175,9 @@ def test_correlation_in_time() -> None:
 
 
 def test_an_interval_that_ends_where_a_constant_may_not_go_says_so() -> None:
-    found = single_shooting(problem(data=record(Spring(), TRUTH, steps=60, noise=0.02), free=("offset",), free_initial=True))
+    found = single_shooting(
+        problem(data=record(Spring(), GROUND_TRUTH, steps=60, noise=0.02), free=("offset",), free_initial=True)
+    )
     narrow = found.estimates[0]
     assert "allowed" not in narrow.line()
     text = replace(narrow, value=4.9, interval=(4.7, narrow.bounds[1])).line()
@@ -184,8 +186,8 @@ def test_an_interval_that_ends_where_a_constant_may_not_go_says_so() -> None:
 
 def test_what_data_bound_on_one_side_was_not_pressed_there_by_a_wrong_model() -> None:
     """Damping of 0.012 N s/m, allowed from 0.01 on: sixty noisy rows say that it is small."""
-    truth = TRUTH.replace(damping=0.012)
-    data = record(Spring(), truth, steps=60, noise=0.02)
-    found = single_shooting(problem(data=data, free=("damping",), start=truth, free_initial=True))
+    ground_truth = GROUND_TRUTH.replace(damping=0.012)
+    data = record(Spring(), ground_truth, steps=60, noise=0.02)
+    found = single_shooting(problem(data=data, free=("damping",), start=ground_truth, free_initial=True))
     assert found.estimates[0].hidden and severities(found, "one_sided", "damping") == ["warning"]
     assert not found.of("pressed")

@@ -1,4 +1,4 @@
-"""Constants of recordings: latency and a camera's pose are found beside the robot's own; outliers spoil nothing."""
+"""Parameters of recordings: latency and a camera's pose are found beside the robot's own; outliers spoil nothing."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.base import PlainStructure
 from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.core.recipe import Recipe, Stage
-from softgym_envs.core.sensors import Sensor
+from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.data.sensors import Sensor
 from sysid import (
     METHODS,
     FitProblem,
     FitResult,
     Measurement,
+    RecordingParameters,
     ShootingOptions,
-    View,
     multiple_shooting,
     noise_of,
     single_shooting,
 )
-from sysid.data.view import POSE, Commands, delayed
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import HUBER, ShootingSystem
-from sysid.recipe.stage import fit_stage
-from sysid.recipe.suspects import conditional, suspected
+from sysid.problem.recording_parameters import POSE, Commands, delayed
+from sysid.procedure.candidate_causes import candidate, conditional
+from sysid.procedure.stage import fit_stage
 
-TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
+GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
 FREE = ("stiffness", "damping", "gain")
-SUSPECTS = {"commands that act late": ("latency",), "a turned camera": ("turn",)}
+CANDIDATE_CAUSES = {"commands that act late": ("latency",), "a turned camera": ("turn",)}
 EVERY = 25
 """Rows of 1 ms that a command lasts."""
 
@@ -45,9 +45,9 @@ def driven(sensor: Sensor, *, seconds: float = 4.0, seed: int = 0) -> Trajectory
     rng, spring = np.random.default_rng(seed), Spring(dt=1e-3)
     commands = np.repeat(rng.uniform(-1.0, 1.0, (round(seconds / (EVERY * 1e-3)), 1)), EVERY, axis=0)
     commands[:200] = 0.0
-    states, _ = spring.rollout(np.zeros((1, 2)), commands[None], TRUTH)
+    states, _ = spring.rollout(np.zeros((1, 2)), commands[None], GROUND_TRUTH)
     exact = Trajectory.from_rollout(spring, states[0], commands).select(("mass.x",))
-    return TrajectorySet((sensor(exact, spring, Recipe(stages=()), rng),))
+    return TrajectorySet((sensor(exact, spring, Procedure(stages=()), rng),))
 
 
 def problem(recordings: TrajectorySet, **changes: Any) -> FitProblem:
@@ -61,22 +61,22 @@ def test_a_latency_is_found_beside_the_constants(latency: float) -> None:
     """At 40 Hz, so that 20 ms is no whole number of rows. Of four intervals of 95 % three hold at least."""
     found = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, latency=latency))))
     assert found.converged and abs(found.view.latency - latency) < 2e-3
-    truth = {**{name: getattr(TRUTH, name) for name in FREE}, "latency": latency}
-    assert sum(low <= truth[name] <= high for name, (low, high) in found.intervals.items()) >= 3
+    ground_truth = {**{name: getattr(GROUND_TRUTH, name) for name in FREE}, "latency": latency}
+    assert sum(low <= ground_truth[name] <= high for name, (low, high) in found.intervals.items()) >= 3
 
 
 def test_the_gain_of_torque_sensors_is_found_and_named() -> None:
     """Commands are recorded 0.8 times as large as they act; single rows and whole predictions, full states and in part."""
     (exact,) = driven(Sensor(rate=40.0, noise=2e-3))
     faint = TrajectorySet((replace(exact, controls=0.8 * exact.controls, before=0.8 * exact.before),))
-    given = problem(faint, free=("stiffness", "damping", "command_gain"), start=TRUTH)
+    given = problem(faint, free=("stiffness", "damping", "command_gain"), start=GROUND_TRUTH)
     for segments in (0, 40):
         found = multiple_shooting(given, ShootingOptions(segment_steps=segments)) if segments else single_shooting(given)
         assert found.view.command_gain == pytest.approx(0.8, rel=5e-3) and found.explained
     known = given.replace(free=("stiffness", "damping"))
     blind = single_shooting(known)
     assert not blind.explained
-    (cause,) = suspected({"another gain": ("command_gain",)}, single_shooting, known, blind).of("likely_cause")
+    (cause,) = candidate({"another gain": ("command_gain",)}, single_shooting, known, blind).of("likely_cause")
     assert cause.parameter == "another gain" and cause.facts["values"]["command_gain"] < 1.0 and cause.facts["adequate"]
 
 
@@ -116,11 +116,14 @@ def test_gradients_of_pose_and_latency_are_those_of_differences_of_the_predictio
     recording = driven(Sensor(rate=40.0))[0]
     values = in_space().function(np.repeat(recording.values, 2, axis=1))
     seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
-    free, view = ("stiffness", "latency", "turn", "tilt", "scale"), View(latency=0.011, turn=0.1, tilt=-0.2, scale=1.1)
+    free, view = (
+        ("stiffness", "latency", "turn", "tilt", "scale"),
+        RecordingParameters(latency=0.011, turn=0.1, tilt=-0.2, scale=1.1),
+    )
     given = problem(TrajectorySet((seen,)), free=free, measurement=in_space(), view=view)
     segments = cut(given, given.split.train, 50, free=True, exact=False)
-    theta = given.encode(given.constants)
-    slopes = segments.derivative(theta, segments.starts).constants
+    theta = given.encode(given.parameter_values)
+    slopes = segments.derivative(theta, segments.starts).parameter_values
     for j in range(len(free)):
         h = 1e-4 * np.eye(len(free))[j]
         residual, _ = segments.residuals(np.stack([theta - h, theta + h]), segments.starts)
@@ -133,8 +136,8 @@ def test_a_cameras_pose_is_found() -> None:
     values = in_space().function(np.repeat(recording.values, 2, axis=1))
     seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
     camera = Sensor(noise=1e-3, turn=0.05, tilt=-0.03, scale=1.02)
-    made = camera(seen, Spring(), Recipe(stages=(), markers=None), np.random.default_rng(0))
-    found = single_shooting(problem(TrajectorySet((made,)), free=POSE[:3], start=TRUTH, measurement=in_space()))
+    made = camera(seen, Spring(), Procedure(stages=(), markers=None), np.random.default_rng(0))
+    found = single_shooting(problem(TrajectorySet((made,)), free=POSE[:3], start=GROUND_TRUTH, measurement=in_space()))
     for name, value in (("turn", 0.05), ("tilt", -0.03), ("scale", 1.02)):
         low, high = found.intervals[name]
         assert abs(getattr(found.view, name) - value) < 1e-3 and high - low < 0.01
@@ -144,7 +147,11 @@ TORSION = PlainStructure(
     StateLayout(Field("mass", None, ("x", "rad"), ("vx", "rad/s"))),
     ("torque",), ("N m",), (-np.ones(1), np.ones(1)), np.zeros(2),
 )  # fmt: skip
-SENSED_SUSPECTS = {"another zero": ("angle_offset",), "another gain": ("angle_gain",), "commands that act late": ("latency",)}
+SENSED_CANDIDATE_CAUSES = {
+    "another zero": ("angle_offset",),
+    "another gain": ("angle_gain",),
+    "commands that act late": ("latency",),
+}
 
 
 @pytest.mark.parametrize("columns", [("mass.x", "mass.vx"), ("mass.x",)])
@@ -152,14 +159,14 @@ SENSED_SUSPECTS = {"another zero": ("angle_offset",), "another gain": ("angle_ga
 def test_a_sensor_of_angles_that_is_off_is_named(columns: tuple[str, ...], cause: str, name: str, value: float) -> None:
     """A torsion spring; how strongly commands act is known, so that the gain is told from it. Chances are 1e-4 or less."""
     spring = Spring(model=TORSION)
-    exact = record(spring, TRUTH, steps=300, noise={"mass.x": 0.004, "mass.vx": 0.02})[0]
+    exact = record(spring, GROUND_TRUTH, steps=300, noise={"mass.x": 0.004, "mass.vx": 0.02})[0]
     seen = Sensor(**{name: value})._posed(exact.values, exact)
     data = TrajectorySet((replace(exact, values=seen).select(columns),))
-    start = TRUTH.replace(stiffness=60.0, damping=1.2)
+    start = GROUND_TRUTH.replace(stiffness=60.0, damping=1.2)
     given = FitProblem(spring, data, ("stiffness", "damping"), start=start, free_initial=True, measured=columns)
     fit = lambda p: multiple_shooting(p, ShootingOptions(segment_steps=100))  # noqa: E731
     blind = fit(given)
-    (said,) = suspected(SENSED_SUSPECTS, fit, given, blind).of("likely_cause")
+    (said,) = candidate(SENSED_CANDIDATE_CAUSES, fit, given, blind).of("likely_cause")
     assert not blind.explained and said.parameter.endswith(f"another {cause}") and list(said.facts["values"]) == [name]
     assert said.facts["adequate"]
     found = fit(given.replace(free=("stiffness", "damping", name)))
@@ -169,9 +176,9 @@ def test_a_sensor_of_angles_that_is_off_is_named(columns: tuple[str, ...], cause
 
 def test_a_sensor_of_angles_is_not_freed_where_predictions_begin_at_what_it_says() -> None:
     spring = Spring(model=TORSION)
-    data = record(spring, TRUTH, steps=100, noise=0.004)
+    data = record(spring, GROUND_TRUTH, steps=100, noise=0.004)
     with pytest.raises(OptionError, match="angle_gain is free: predictions must not begin"):
-        FitProblem(spring, data, ("stiffness", "angle_gain"), start=TRUTH, free_initial=False)
+        FitProblem(spring, data, ("stiffness", "angle_gain"), start=GROUND_TRUTH, free_initial=False)
 
 
 def turned() -> FitProblem:
@@ -179,24 +186,24 @@ def turned() -> FitProblem:
     recording = driven(Sensor(rate=40.0))[0]
     values = in_space().function(np.repeat(recording.values, 2, axis=1))
     seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
-    made = Sensor(noise=1e-3, turn=0.05)(seen, Spring(), Recipe(stages=()), np.random.default_rng(0))
-    return problem(TrajectorySet((made,)), free=FREE, start=TRUTH, measurement=in_space())
+    made = Sensor(noise=1e-3, turn=0.05)(seen, Spring(), Procedure(stages=()), np.random.default_rng(0))
+    return problem(TrajectorySet((made,)), free=FREE, start=GROUND_TRUTH, measurement=in_space())
 
 
 def test_the_likeliest_cause_is_named() -> None:
     given = turned()
     blind = single_shooting(given)
     trying: list[str] = []
-    (said,) = suspected(SUSPECTS, single_shooting, given, blind, trying.append).of("likely_cause")
-    assert len(trying) > 1 and trying == [f"the model does not explain the data; trying {words}" for words in SUSPECTS]
+    (said,) = candidate(CANDIDATE_CAUSES, single_shooting, given, blind, trying.append).of("likely_cause")
+    assert len(trying) > 1 and trying == [f"the model does not explain the data; trying {words}" for words in CANDIDATE_CAUSES]
     assert not blind.explained and said.parameter == "a turned camera" and said.facts["adequate"]
-    none = suspected({"commands that act late": ("latency",)}, single_shooting, given, blind).diagnostics[-1]
+    none = candidate({"commands that act late": ("latency",)}, single_shooting, given, blind).diagnostics[-1]
     assert none.sentence().endswith("is unknown; tried: commands that act late")
-    alone = suspected({"a turned camera": ("turn",)}, single_shooting, given, blind).diagnostics[-1]
+    alone = candidate({"a turned camera": ("turn",)}, single_shooting, given, blind).diagnostics[-1]
     assert alone.sentence().startswith("the likeliest cause (no other was tried) is a turned camera")
     right = single_shooting(given.replace(free=(*FREE, "turn")))
-    assert suspected(SUSPECTS, single_shooting, given, right) is right  # nothing to explain
-    advice = suspected({}, single_shooting, given, blind, untried="a lens").diagnostics[-1]
+    assert candidate(CANDIDATE_CAUSES, single_shooting, given, right) is right  # nothing to explain
+    advice = candidate({}, single_shooting, given, blind, untried="a lens").diagnostics[-1]
     assert advice.sentence() == "why the model does not explain the data is unknown; not tried: a lens"
 
 
@@ -215,7 +222,7 @@ def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
 def test_the_robust_loss_has_its_gradient() -> None:
     given = problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.05)))
     segments = cut(given, given.split.train, 100, free=True, exact=False)
-    system, theta = ShootingSystem(segments, np.array([0.01]), HUBER), given.encode(given.constants)
+    system, theta = ShootingSystem(segments, np.array([0.01]), HUBER), given.encode(given.parameter_values)
     rows = system.compress(theta, segments.starts)
     gradient = np.einsum("sqj,sq->j", rows[:, :, 2:5], rows[:, :, -1])
     for j in range(3):
@@ -238,10 +245,10 @@ def test_outliers_and_gaps_spoil_nothing() -> None:
 
 
 def test_values_that_stand_alone_are_left_out_of_fits_by_squares() -> None:
-    """As above, by a recipe whose stage knows nothing of outliers."""
+    """As above, by a procedure whose stage knows nothing of outliers."""
     camera = Sensor(rate=40.0, noise=2e-3, dropout=0.05, outlier_size=0.3)
     stage = Stage("seen", "", (*FREE, "latency"), "single_shooting")
-    clean, bad = (by_recipe(stage, driven(replace(camera, outliers=share), seconds=8.0)) for share in (0.0, 0.01))
+    clean, bad = (by_procedure(stage, driven(replace(camera, outliers=share), seconds=8.0)) for share in (0.0, 0.01))
     assert clean.explained and not clean.of("lone_outliers")
     assert bad.explained and bad.of("lone_outliers")[0].limit == 6
     for name in clean.free:
@@ -253,12 +260,12 @@ def test_values_that_stand_alone_are_left_out_of_fits_by_squares() -> None:
 def test_a_wrong_model_stays_wrong_without_values_that_stand_alone() -> None:
     stage = Stage("seen", "", FREE, "single_shooting")
     late = driven(Sensor(rate=40.0, noise=2e-3, outliers=0.01, outlier_size=0.3, latency=0.03), seconds=8.0)
-    assert not by_recipe(stage, late).explained
+    assert not by_procedure(stage, late).explained
 
 
-def by_recipe(stage: Stage, recordings: TrajectorySet) -> FitResult:
+def by_procedure(stage: Stage, recordings: TrajectorySet) -> FitResult:
     given = problem(recordings, free=stage.free)
-    return fit_stage(Recipe((stage,)), stage, given, folder=None, resume=False, progress=None)
+    return fit_stage(Procedure((stage,)), stage, given, folder=None, resume=False, progress=None)
 
 
 def robust() -> ShootingOptions:
@@ -287,10 +294,10 @@ def test_noise_is_told_in_spite_of_outliers() -> None:
 
 
 def test_what_is_known_of_a_start_is_no_unknown() -> None:
-    given = problem(driven(Sensor(rate=40.0)), known_start=("mass.v*",))
+    given = problem(driven(Sensor(rate=40.0)), known_initial=("mass.v*",))
     assert given.unknown_start.tolist() == [0]
     segments = cut(given, given.split.train, None, free=True, exact=False)
-    slopes = segments.derivative(given.encode(given.constants), segments.starts).starts
+    slopes = segments.derivative(given.encode(given.parameter_values), segments.starts).starts
     assert np.abs(slopes[..., 0]).max() > 0.5 and np.abs(slopes[..., 1]).max() == 0.0
 
 
@@ -298,7 +305,7 @@ def test_effects_of_a_start_that_died_out_are_not_simulated() -> None:
     """A strongly damped mass: derivatives of the second half are zero, those of the first as without the shortcut."""
     recordings = driven(Sensor(rate=100.0))
     heavy = problem(recordings, start=SpringParameters(mass=1.0, damping=40.0, stiffness=300.0))
-    segments, theta = cut(heavy, recordings, None, free=True, exact=False), heavy.encode(heavy.constants)
+    segments, theta = cut(heavy, recordings, None, free=True, exact=False), heavy.encode(heavy.parameter_values)
     quick = segments.derivative(theta, segments.starts).starts
     residual = segments.residuals(theta[None], segments.starts)[0][0]
     whole = segments._along_unknowns(theta, segments.starts, [len(theta), len(theta) + 1], residual)
@@ -308,7 +315,7 @@ def test_effects_of_a_start_that_died_out_are_not_simulated() -> None:
 
 def test_methods_that_know_no_latency_say_so() -> None:
     given = problem(driven(Sensor(rate=40.0)))
-    with pytest.raises(OptionError, match="cma_es knows no constants of recordings"):
+    with pytest.raises(OptionError, match="cma_es knows no parameters of recordings"):
         METHODS["cma_es"].fit(given)
     with pytest.raises(OptionError, match="no exact derivatives for"):
         single_shooting(given, ShootingOptions(jacobian="exact"))

@@ -10,23 +10,23 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
 from sysid import FitProblem, ShootingOptions, single_shooting
-from sysid.judgement.result import FitResult
-from sysid.judgement.uncertainty import NORMAL
-from sysid.methods.ways import REACH, by_two_ways, either
+from sysid.diagnostics.result import FitResult
+from sysid.diagnostics.uncertainty import NORMAL
+from sysid.fitting.second_fit import REACH, by_two_ways, either
 
-TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
+GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
 
 @pytest.fixture(scope="module")
 def fitted() -> tuple[FitProblem, FitResult]:
     """Stiffness, which is fitted by its logarithm, and the offset, which is not; noise of 5 mm."""
-    data = record(Spring(), TRUTH, count=2, noise={"mass.x": 5e-3, "mass.vx": 5e-3})
-    problem = FitProblem(Spring(), data, ("stiffness", "offset"), start=TRUTH)
+    data = record(Spring(), GROUND_TRUTH, count=2, noise={"mass.x": 5e-3, "mass.vx": 5e-3})
+    problem = FitProblem(Spring(), data, ("stiffness", "offset"), start=GROUND_TRUTH)
     return problem, single_shooting(problem, ShootingOptions(scan=False))
 
 
-def moved(fit: FitResult, chi2: float, **constants: float) -> FitResult:
-    return replace(fit, parameters=fit.parameters.replace(**constants), reduced_chi2=chi2 * fit.reduced_chi2)
+def moved(fit: FitResult, chi2: float, **parameter_values: float) -> FitResult:
+    return replace(fit, parameters=fit.parameters.replace(**parameter_values), reduced_chi2=chi2 * fit.reduced_chi2)
 
 
 def test_the_lower_of_two_is_kept_and_its_interval_reaches_towards_the_other(fitted: tuple[FitProblem, FitResult]) -> None:

@@ -7,9 +7,9 @@ from helpers import load_script
 from PIL import Image
 
 from agents.learning.evaluation import evaluate_controller, uniform, zero
-from agents.study.statistics import share
+from agents.transfer.statistics import share
 from softgym_envs.core.files import read_json
-from softgym_envs.rooms import tasks
+from softgym_envs.systems import tasks
 
 GENERATE = load_script("docs/generate.py")
 FOLDER = Path(__file__).parents[1] / "results" / "task_cards"
@@ -59,7 +59,7 @@ def test_cards_say_how_fast_both_worlds_are_and_show_an_episode(env_id):
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_everybody_has_been_tried_everywhere(env_id):
-    """Who was measured in our engine was measured on the twin, and at the last level; MPC where it is affordable."""
+    """Who was measured in our engine was measured on the MuJoCo model, and at the last level; MPC where it is affordable."""
     here = lines(env_id, "native") - {"mpc"}
     assert set(GENERATE.LIMITS) <= here <= lines(env_id, "mujoco")
     if any(run["level"] is not None for run in CARDS[env_id]):

@@ -18,14 +18,14 @@ from agents.learning.policy import load_policy, observed_with, policy_of
 from agents.learning.rl import Training
 from agents.learning.vec_env import SB3VecEnv
 from softgym_envs.core.errors import FileFormatError, OptionError
-from softgym_envs.rooms import room_of_task
+from softgym_envs.systems import system_of_task
 
 TEACHING = load_script("experiments/policies/teaching.py")
 Imitation, Lesson, SideBySide = TEACHING.Imitation, TEACHING.Lesson, TEACHING.SideBySide
 carried, imitate = TEACHING.carried, TEACHING.imitate
 ROOT = Path(__file__).parents[1]
 ID, STEPS = "softgym_envs:TensegrityRoll-v0", 4
-OWN = room_of_task(ID).learning_of("TensegrityRoll-v0", "ppo")
+OWN = system_of_task(ID).learning_of("TensegrityRoll-v0", "ppo")
 SAME = {"net_arch": {"pi": [48, 48], "vf": [48, 48]}}
 POLICIES = ROOT / "agents/policies"
 ROLL = POLICIES / "TensegrityRoll-v0.npz"

@@ -1,4 +1,4 @@
-"""Cables with factors of their own among the constants: against structures that have them, by differences, and from a file."""
+"""Cables with factors of their own among the parameters: against structures that have them, by differences, and from a file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.spec import SimulatorSpec
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import prism, superball
-from softgym_envs.tensegrity.parameters import factor_names
-from softgym_envs.tensegrity.recipe import RECIPE
-from softgym_envs.tensegrity.residual import random_weights
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import prism, superball
+from softgym_envs.systems.tensegrity.parameters import factor_names
+from softgym_envs.systems.tensegrity.procedure import PROCEDURE
+from softgym_envs.systems.tensegrity.residual import random_weights
 
 RNG = np.random.default_rng(5)
 STIFFNESS, REST = (tuple(1.0 + spread * RNG.uniform(-1.0, 1.0, 24)) for spread in (0.2, 0.02))
@@ -66,7 +66,7 @@ def test_their_gradients_are_those_of_differences() -> None:
     controls, cotangent = rng.uniform(-1.0, 1.0, (1, 3, simulator.nu)), rng.standard_normal((1, 4, simulator.nx))
     state = simulator.initial_state(1)
     state[:, 2::13] += 1.0  # in the air
-    found = simulator.vjp(state, controls, cotangent, substeps=20).constants[0]
+    found = simulator.vjp(state, controls, cotangent, substeps=20).parameter_values[0]
     for name in ("gain_factor1", "stiffness_factor0", f"stiffness_factor{simulator.model.num_cables - 1}", "rest_factor4"):
         ends = []
         for step in (-1e-5, 1e-5):
@@ -76,25 +76,25 @@ def test_their_gradients_are_those_of_differences() -> None:
 
 
 def test_their_class_is_kept() -> None:
-    constants = TensegritySimulator(own_cables=True).default_parameters.replace(rest_factor3=1.01)
-    assert pickle.loads(pickle.dumps(constants)) == constants
+    parameter_values = TensegritySimulator(own_cables=True).default_parameters.replace(rest_factor3=1.01)
+    assert pickle.loads(pickle.dumps(parameter_values)) == parameter_values
     with pytest.raises(OptionError, match="own_cables is 1, allowed are True and False"):
         TensegritySimulator(own_cables=1)  # type: ignore[arg-type]
 
 
-def after_ten_steps(env: gym.Env[Any, Any], constants: dict[str, float]) -> Any:
-    """What is observed after a reset with such constants."""
-    env.reset(seed=0, options={"constants": constants})
+def after_ten_steps(env: gym.Env[Any, Any], parameter_values: dict[str, float]) -> Any:
+    """What is observed after a reset with such parameters."""
+    env.reset(seed=0, options={"parameters": parameter_values})
     return [env.step(np.zeros(24))[0] for _ in range(10)][-1]
 
 
 def test_a_fit_of_them_opens_as_an_environment(tmp_path: Path) -> None:
     simulator = TensegritySimulator(own_cables=True, contact="patch")
-    constants = simulator.default_parameters.replace(rest_factor3=1.01)
-    file = constants.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table())
+    parameter_values = simulator.default_parameters.replace(rest_factor3=1.01)
+    file = parameter_values.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table())
     with gym.make("softgym_envs:TensegrityRoll-v0", params=file) as env:
         opened = env.unwrapped.simulator  # type: ignore[attr-defined]
-        assert opened.own_cables and opened.parameters_class is type(constants)
+        assert opened.own_cables and opened.parameters_class is type(parameter_values)
         ends = [
             after_ten_steps(env, {}),
             after_ten_steps(env, {"rest_factor3": 1.01}),
@@ -103,9 +103,9 @@ def test_a_fit_of_them_opens_as_an_environment(tmp_path: Path) -> None:
         assert (ends[0] == ends[1]).all() and (ends[0] != ends[2]).any()  # the file's own value acts
 
 
-def test_the_recipe_frees_them_with_what_is_known_of_cables() -> None:
+def test_the_procedure_frees_them_with_what_is_known_of_cables() -> None:
     for robot, some in ((TensegritySimulator(own_cables=True), 72), (TensegritySimulator(), 0)):
         for name in ("refine", "seen"):
-            stage = RECIPE.stage(name)
+            stage = PROCEDURE.stage(name)
             known = stage.prior_of(stage.free_of(robot))
             assert len(known) == some and set(known) == (set(factor_names(24, 24)) if some else set())

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import SimulationWarning
-from softgym_envs.tensegrity.dynamics import MAX_ENERGY_GAIN, TensegritySimulator
-from softgym_envs.tensegrity.energy import MOTIONS, mechanical_energy, passive_gain, released
-from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
-from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters, own_parameters
-from softgym_envs.tensegrity.statics import find_form
+from softgym_envs.systems.tensegrity.dynamics import MAX_ENERGY_GAIN, TensegritySimulator
+from softgym_envs.systems.tensegrity.energy import MOTIONS, mechanical_energy, passive_gain, released
+from softgym_envs.systems.tensegrity.model import TensegrityModel, prism, superball
+from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParameters, own_parameters
+from softgym_envs.systems.tensegrity.statics import find_form
 
 Array = NDArray[np.float64]
 
@@ -28,10 +28,10 @@ def test_energy_is_conserved_in_flight_to_the_order_of_the_step() -> None:
         layout = simulator.model.split(state)
         layout[0][..., 2] += 50.0
         layout[3][...] += 1.0  # spin
-        constants = TensegrityParameters(cable_damping=0.01, rest_length=0.9)
-        states, status = simulator.rollout(state, np.zeros((2, 50, 3)), constants, substeps=round(0.01 / dt))
+        parameter_values = TensegrityParameters(cable_damping=0.01, rest_length=0.9)
+        states, status = simulator.rollout(state, np.zeros((2, 50, 3)), parameter_values, substeps=round(0.01 / dt))
         assert not status.any()
-        kinetic, potential = mechanical_energy(simulator.model, states, constants)
+        kinetic, potential = mechanical_energy(simulator.model, states, parameter_values)
         total = kinetic + potential
         errors.append(np.ptp(total, axis=1).max() / np.ptp(potential, axis=1).max())
     assert errors[0] < 0.05 and errors[1] < 0.35 * errors[0]
@@ -71,23 +71,23 @@ def test_environments_do_not_warn_of_their_usual_constants(name: str) -> None:
 @pytest.mark.parametrize("contact", ["stick", "paper", "patch"])
 def test_a_prism_of_undamped_cables_is_not_lifted(contact: str) -> None:
     """From its rest pose; `prism()` is none, and the 138 J that its cables hold more there lift it by 0.19 m."""
-    model, constants = find_form(prism()), TensegrityParameters(cable_damping=0.01)
+    model, parameter_values = find_form(prism()), TensegrityParameters(cable_damping=0.01)
     simulator = TensegritySimulator(model, contact=contact)
     start = simulator.initial_state()
-    states, _ = simulator.rollout(start, np.zeros((1, 200, 3)), constants, substeps=10)
+    states, _ = simulator.rollout(start, np.zeros((1, 200, 3)), parameter_values, substeps=10)
     assert (model.center_of_mass(states) - model.center_of_mass(start)[:, None])[..., 2].max() < 1e-3
 
 
 @pytest.mark.parametrize("contact", ["stick", "paper"])
 def test_stored_energy_that_lifts_a_prism_is_none_that_contact_made(contact: str) -> None:
-    simulator, constants = TensegritySimulator(prism(), contact=contact), TensegrityParameters(cable_damping=0.01)
-    states, _ = simulator.rollout(simulator.initial_state(), np.zeros((1, 300, 3)), constants, substeps=10)
-    total = sum(mechanical_energy(simulator.model, states, constants))
+    simulator, parameter_values = TensegritySimulator(prism(), contact=contact), TensegrityParameters(cable_damping=0.01)
+    states, _ = simulator.rollout(simulator.initial_state(), np.zeros((1, 300, 3)), parameter_values, substeps=10)
+    total = sum(mechanical_energy(simulator.model, states, parameter_values))
     assert total.max() - total[0, 0] < 0.001 * (total[0, 0] - total.min())
 
 
 @pytest.mark.parametrize(
-    ("contact", "constants"),
+    ("contact", "parameters"),
     [
         ("stick", {"cable_damping": 0.1, "restitution": 0.95, "contact_bias": 0.5}),
         ("paper", {"cable_damping": 0.02, "restitution": 0.9, "contact_bias": 0.2}),
@@ -95,14 +95,14 @@ def test_stored_energy_that_lifts_a_prism_is_none_that_contact_made(contact: str
         ("stick", {"cable_damping": 3000.0}),
     ],
 )
-def test_contact_that_makes_energy_is_warned_of_in_every_mode(contact: str, constants: dict[str, float]) -> None:
+def test_contact_that_makes_energy_is_warned_of_in_every_mode(contact: str, parameter_values: dict[str, float]) -> None:
     with pytest.warns(SimulationWarning, match="without motors the robot"):
         options = {"contact": contact}
-        gymnasium.make("TensegrityCrawl-v0", params={"gravity": 9.81, **constants}, simulator_options=options).close()
+        gymnasium.make("TensegrityCrawl-v0", params={"gravity": 9.81, **parameter_values}, options=options).close()
 
 
 def drawn(rng: np.random.Generator, count: int, contact: str) -> list[TensegrityParameters]:
-    """Constants of body and contact, drawn within their bounds."""
+    """Parameters of body and contact, drawn within their bounds."""
     body, specs = ("rod_mass", "cable_stiffness", "cable_damping", "rest_length", "gravity"), TensegrityParameters.specs()
     draws = []
     for _ in range(count):
@@ -117,7 +117,7 @@ def drawn(rng: np.random.Generator, count: int, contact: str) -> list[Tensegrity
 
 @pytest.mark.parametrize(("contact", "count"), [("stick", 300), ("paper", 300), ("patch", 40)])
 def test_what_gains_energy_is_warned_of_and_little_else(contact: str, count: int) -> None:
-    """Draws of all constants, let go in other ways than those of the check, against what `gym.make` warns of.
+    """Draws of all parameters, let go in other ways than those of the check, against what `gym.make` warns of.
 
     A gain may be rare: of 300 draws three may gain in these motions only. A warning without a gain in any motion is of damping
     or stiffness beyond what steps bear, of cables that hang slack.
@@ -126,11 +126,11 @@ def test_what_gains_energy_is_warned_of_and_little_else(contact: str, count: int
     checked = released(simulator.model, np.random.default_rng(0), MOTIONS)
     others = released(simulator.model, np.random.default_rng(7), 4)
     table = np.zeros((2, 2), dtype=int)  # gains, warned
-    for constants in drawn(np.random.default_rng(11), count, contact):
-        limits = simulator.borne(constants).items()
-        limited = any(getattr(constants, name) > 1.01 * most for name, most in limits)
-        gains = passive_gain(simulator, constants, others) > MAX_ENERGY_GAIN
-        told = (not limited or not gains) and passive_gain(simulator, constants, checked) > MAX_ENERGY_GAIN
+    for parameter_values in drawn(np.random.default_rng(11), count, contact):
+        limits = simulator.borne(parameter_values).items()
+        limited = any(getattr(parameter_values, name) > 1.01 * most for name, most in limits)
+        gains = passive_gain(simulator, parameter_values, others) > MAX_ENERGY_GAIN
+        told = (not limited or not gains) and passive_gain(simulator, parameter_values, checked) > MAX_ENERGY_GAIN
         table[int(gains or told), int(limited or told)] += 1
     assert table.sum() == count and table[1, 1] > 0.1 * count
     assert table[1, 0] <= 0.01 * count, table

@@ -1,4 +1,4 @@
-"""The room's recordings, what cameras see of it, and its recipe."""
+"""The system's recordings, what cameras see of it, and its procedure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from helpers import load_script, run_script
 
 from softgym_envs.core import lie
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.experiments import record_in_air, record_throw, thrown
-from softgym_envs.tensegrity.model import prism
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, native_constants
-from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
-from softgym_envs.tensegrity.recipe import RECIPE, first_state, measurement
-from sysid import run_recipe
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.experiments import record_in_air, record_throw, thrown
+from softgym_envs.systems.tensegrity.model import prism
+from softgym_envs.systems.tensegrity.mujoco import MujocoTensegrity, native_constants
+from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParameters
+from softgym_envs.systems.tensegrity.procedure import PROCEDURE, first_state, measurement
+from sysid import run_procedure
 
 
 def test_in_the_air_one_rod_hangs_still_and_commands_are_held() -> None:
@@ -59,38 +59,47 @@ def test_measured_columns_are_points_of_the_robot() -> None:
     assert measurement(simulator, ("rod0.x",)) is None
     with pytest.raises(OptionError, match=r"nodes are 0 \.\.\. 5"):
         measurement(simulator, ("node9.x",))
-    assert "spin_damping" in RECIPE.stage("contact").free_of(simulator)
+    assert "spin_damping" in PROCEDURE.stage("contact").free_of(simulator)
 
 
-def test_the_recipe_recovers_the_engines_own_constants(tmp_path: Path) -> None:
+def test_the_procedure_recovers_the_engines_own_constants(tmp_path: Path) -> None:
     """[Wang2020] IV-D on data of our own engine without noise: the air shows the body, then throws show contact."""
-    truth = TensegrityParameters(cable_stiffness=8000.0, motor_gain=0.013, friction=0.25, sliding_damping=0.7)
+    ground_truth = TensegrityParameters(cable_stiffness=8000.0, motor_gain=0.013, friction=0.25, sliding_damping=0.7)
     engine, rng = TensegritySimulator(prism(actuated=tuple(range(9)))), np.random.default_rng(1)
-    air = RECIPE.record_one("air", engine, rng, steps=300, parameters=truth)
-    throw = replace(record_throw(engine, rng, duration=0.5, speed=1.5, parameters=truth), metadata={EXPERIMENT: "throws"})
+    air = PROCEDURE.record_one("air", engine, rng, steps=300, parameters=ground_truth)
+    throw = replace(
+        record_throw(engine, rng, duration=0.5, speed=1.5, parameters=ground_truth), metadata={EXPERIMENT: "throws"}
+    )
     stages = (
-        replace(RECIPE.stage("body"), free=("cable_stiffness", "motor_gain")),
-        replace(RECIPE.stage("contact"), free=("friction", "sliding_damping"), options={"segment_steps": 5}),
+        replace(PROCEDURE.stage("body"), free=("cable_stiffness", "motor_gain")),
+        replace(PROCEDURE.stage("contact"), free=("friction", "sliding_damping"), options={"segment_steps": 5}),
     )
     announced: list[str] = []
     data = TrajectorySet((air, throw))
-    found = run_recipe(
-        RECIPE, engine, data, start=TensegrityParameters(), stages=stages, out=tmp_path, announce=announced.append, model="mine"
+    found = run_procedure(
+        PROCEDURE,
+        engine,
+        data,
+        start=TensegrityParameters(),
+        stages=stages,
+        out=tmp_path,
+        announce=announced.append,
+        model="mine",
     )
     assert announced == ["body", "contact"]
     for name in ("cable_stiffness", "motor_gain", "friction", "sliding_damping"):
-        assert getattr(found.parameters, name) == pytest.approx(getattr(truth, name), rel=1e-6), name
+        assert getattr(found.parameters, name) == pytest.approx(getattr(ground_truth, name), rel=1e-6), name
     assert TensegrityParameters.load(tmp_path / "contact" / "fit.toml") == found.parameters
     spec = SimulatorSpec.read(tmp_path / "contact" / "fit.toml")
     assert spec is not None and (spec.model, spec.dt, spec.options["contact"]) == ("mine", 0.001, engine.contact)
-    again = run_recipe(RECIPE, engine, data, start=TensegrityParameters(), stages=stages, out=tmp_path, resume=True)
+    again = run_procedure(PROCEDURE, engine, data, start=TensegrityParameters(), stages=stages, out=tmp_path, resume=True)
     assert not any(len(stage.fit.trace.times) for stage in again.stages) and again.parameters == found.parameters  # read
-    draws = [fit.distribution().sample(np.random.default_rng(0), truth) for fit in (found, again)]
+    draws = [fit.distribution().sample(np.random.default_rng(0), ground_truth) for fit in (found, again)]
     assert draws[0] == draws[1] and set(draws[0]) == {"cable_stiffness", "motor_gain", "friction", "sliding_damping"}
-    with pytest.raises(OptionError, match="the recipe has no stage"):
-        run_recipe(RECIPE, engine, data, stages=())
+    with pytest.raises(OptionError, match="the procedure has no stage"):
+        run_procedure(PROCEDURE, engine, data, stages=())
     with pytest.raises(DataError, match=r"stage 'search' needs recordings of .throws.; there are"):
-        run_recipe(RECIPE, engine, TrajectorySet((air,)), stages=RECIPE.stages[1:])
+        run_procedure(PROCEDURE, engine, TrajectorySet((air,)), stages=PROCEDURE.stages[1:])
 
 
 def test_the_first_state_of_tracked_nodes_is_where_the_recording_began() -> None:
@@ -108,19 +117,20 @@ def test_the_first_state_of_tracked_nodes_is_where_the_recording_began() -> None
     )  # fmt: skip
     guesses = first_state(simulator, names)
     assert guesses is not None
-    guess = guesses(recording)
-    center, _, velocity, rates, motors = simulator.model.split(guess)
+    initial_guess = guesses(recording)
+    center, _, velocity, rates, motors = simulator.model.split(initial_guess)
     seconds = 6 * simulator.dt
     # Largest acceleration of a node during these rows: half of it times the rows' time bounds the slope's error.
     _, _, velocities, spins, _ = simulator.model.split(states[0])
     acceleration = np.abs(np.diff(velocities, axis=0)).max() / simulator.dt
     spinning = np.abs(np.diff(spins, axis=0)).max() / simulator.dt + np.abs(spins).max() ** 2
     np.testing.assert_allclose(
-        simulator.model.node_positions(guess), nodes[0].reshape(12, 3), atol=(acceleration + spinning) * seconds**2
+        simulator.model.node_positions(initial_guess), nodes[0].reshape(12, 3), atol=(acceleration + spinning) * seconds**2
     )
     np.testing.assert_allclose(velocity, velocities[0], atol=acceleration * seconds)
     spin = np.cross(
-        simulator.model.node_positions(guess)[1::2] - center, lie.rotate(guess_quaternions(simulator, guess), rates)
+        simulator.model.node_positions(initial_guess)[1::2] - center,
+        lie.rotate(guess_quaternions(simulator, initial_guess), rates),
     )
     true = np.cross(
         simulator.model.node_positions(state)[1::2] - simulator.model.split(state)[0],
@@ -151,8 +161,9 @@ def test_untracked_nodes_are_completed_by_the_rest_shape() -> None:
         first_state(simulator, ("com.x", "com.y", "point1.x"))
 
 
-def test_the_whole_recipe_on_the_twin_ends_in_a_useful_fit(tmp_path: Path) -> None:
-    """First and third command of docs/identification.md, on 0.6 s of the twin in place of 10: it foretells an unseen throw."""
+def test_the_whole_procedure_on_the_mujoco_model_ends_in_a_useful_fit(tmp_path: Path) -> None:
+    """First and third command of docs/identification.md, on 0.6 s of the MuJoCo model in place of 10: it foretells an unseen
+    throw."""
     data, fit = tmp_path / "recordings.h5", tmp_path / "fit"
     assert (
         run_script(load_script("scripts/record.py"), "tensegrity", "--backend", "mujoco", "--budget", 600, "--out", data) == 0
@@ -162,11 +173,11 @@ def test_the_whole_recipe_on_the_twin_ends_in_a_useful_fit(tmp_path: Path) -> No
     spec = SimulatorSpec.read(fit / "fit.toml")
     assert spec is not None and spec.options["contact"] == simulator.contact
     found, before = TensegrityParameters.load(fit / "fit.toml"), TensegrityParameters()
-    unseen = record_throw(TensegrityTwin(), np.random.default_rng(7), duration=0.5)
+    unseen = record_throw(MujocoTensegrity(), np.random.default_rng(7), duration=0.5)
     path = simulator.model.center_of_mass(unseen.values)
 
-    def error(constants: TensegrityParameters) -> float:
-        states, _ = simulator.rollout(unseen.values[:1], unseen.controls[None], constants)
+    def error(parameter_values: TensegrityParameters) -> float:
+        states, _ = simulator.rollout(unseen.values[:1], unseen.controls[None], parameter_values)
         return float(np.linalg.norm(simulator.model.center_of_mass(states[0]) - path, axis=-1).max())
 
     assert error(found) < min(0.2 * error(before), 0.05 * np.linalg.norm(path[-1] - path[0]))
@@ -184,19 +195,20 @@ def test_a_robot_at_rest_tells_friction_only_by_its_ratio_to_the_radius_it_turns
         ends = [engine.step(start, np.zeros((1, engine.nu)), each, substeps=300)[0][0] for each in (plain, doubled)]
         moved[name] = float(np.abs(ends[0] - ends[1]).max())
     assert moved["at rest"] < 1e-6 < 1e-3 < moved["thrown"]
-    assert RECIPE.experiment("throws").sizes(5000) == (1000,) * 5 and RECIPE.experiment("throws").sizes(500) == (500,)
-    assert RECIPE.experiment("air").sizes(5000) == (5000,)
+    assert PROCEDURE.experiment("throws").sizes(5000) == (1000,) * 5 and PROCEDURE.experiment("throws").sizes(500) == (500,)
+    assert PROCEDURE.experiment("air").sizes(5000) == (5000,)
 
 
 def test_what_the_ground_does_is_what_a_step_without_it_lacks():
-    """The study of a network in place of the contact law: changes of velocity and spin give back the twin's own step."""
+    """The study of a network in place of the contact law: changes of velocity and spin give back the MuJoCo model's own
+    step."""
     pytest.importorskip("torch")
     network = load_script("experiments/tensegrity_identify/contact_network.py")
-    engine, constants = TensegritySimulator(), TensegrityParameters()
-    states = record_throw(TensegrityTwin(), np.random.default_rng(0), duration=0.3).values
+    engine, parameter_values = TensegritySimulator(), TensegrityParameters()
+    states = record_throw(MujocoTensegrity(), np.random.default_rng(0), duration=0.3).values
     touching = network.caps_of(engine, states[:-1]).touch.any(axis=(1, 2))
     assert 20 < touching.sum() < 280
-    free = network.without_ground(engine, states[:-1], constants)
+    free = network.without_ground(engine, states[:-1], parameter_values)
     tangent = engine.difference(states[1:], free)
     assert np.abs(tangent[~touching]).max() < 1e-9
     lacking = tangent[:, :72].reshape(len(free), 6, 12)[..., 6:].copy()
@@ -213,10 +225,10 @@ def test_a_contact_law_is_fitted_to_whole_throws_and_compared_with_its_start(mon
     monkeypatch.setattr(study, "RUNS", 2)
     monkeypatch.setattr(study, "EVALUATIONS", 300)
     engine, start = TensegritySimulator(contact="paper"), TensegrityParameters()
-    truth = start.replace(friction=0.3, restitution=0.5, contact_bias=0.05)
-    throws = [record_throw(engine, np.random.default_rng(0), duration=0.5, parameters=truth)]
+    ground_truth = start.replace(friction=0.3, restitution=0.5, contact_bias=0.05)
+    throws = [record_throw(engine, np.random.default_rng(0), duration=0.5, parameters=ground_truth)]
     before, after = (float(study.distances(engine, throws, p)[0]) for p in (start, study.fit_law(engine, throws, start)))
-    assert after < 0.25 * before and study.distances(engine, throws, truth) == 0.0
+    assert after < 0.25 * before and study.distances(engine, throws, ground_truth) == 0.0
     assert study.reported({"error": 1.0}, "m", before, after) == {"error": 1.0, "m": {"start": before, "fit": after}}
     for worse in (2.0 * before, np.nan):
         assert "error" not in study.reported({"error": 1.0}, "m", before, worse)

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from softgym_envs.core.simulator import finite_differences
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import prism, superball
-from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
-from softgym_envs.tensegrity.terrain import Terrain
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import prism, superball
+from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParameters
+from softgym_envs.systems.tensegrity.terrain import Terrain
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def error_of(exact: float, f, size: float) -> float:
 @pytest.mark.parametrize("contact", ["stick", "paper", "patch"])
 @pytest.mark.parametrize("make", [superball, prism])
 def test_reverse_mode_through_500_substeps_of_contact_equals_central_differences(make, contact: str) -> None:
-    """Every constant, and random directions of state and controls, to 1e-5 relative."""
+    """Every parameter, and random directions of state and controls, to 1e-5 relative."""
     simulator = TensegritySimulator(make(), contact=contact)
     model, rng = simulator.model, np.random.default_rng(2)
     state = pressed(simulator)
@@ -66,7 +66,7 @@ def test_reverse_mode_through_500_substeps_of_contact_equals_central_differences
     agrees(in_tangent * dx[0], lambda h: value(model.layout.retract(state, h * dx), controls, parameters), 1e-2)
     agrees(gradient.controls * du, lambda h: value(state, controls + h * du, parameters), 10.0)
     for index, name in enumerate(parameters.names()):
-        exact = float(gradient.constants[0, index])
+        exact = float(gradient.parameter_values[0, index])
         if name == "terrain_scale" or (name in ALL_CONTACT and name not in CONTACT[contact]):
             assert exact == 0.0
             continue
@@ -110,7 +110,7 @@ def test_gradient_over_rubble_sees_the_terrain_scale() -> None:
     weight = np.zeros((1, 3, simulator.nx))
     weight[:, -1, 2] = 1.0
     gradient = simulator.vjp(state, controls, weight, PRESSED, substeps=50)
-    exact = gradient.constants[0, TensegrityParameters.index("terrain_scale")]
+    exact = gradient.parameter_values[0, TensegrityParameters.index("terrain_scale")]
 
     def height(h: float) -> float:
         return float(simulator.rollout(state, controls, PRESSED.replace(terrain_scale=1 + h), substeps=50)[0][0, -1, 2])
@@ -124,7 +124,7 @@ def test_gradient_in_pieces_equals_gradient_in_one_piece(monkeypatch: pytest.Mon
     state, controls = np.repeat(pressed(simulator), 3, axis=0), rng.uniform(-50, 50, (3, 4, 24))
     weight = rng.standard_normal((3, 5, simulator.nx))
     whole = simulator.vjp(state, controls, weight, substeps=10)
-    monkeypatch.setattr("softgym_envs.core.warp_engine.RECORD_BYTES", 0)
+    monkeypatch.setattr("softgym_envs.engines.warp.engine.RECORD_BYTES", 0)
     pieces = simulator.vjp(state, controls, weight, substeps=10)
     for a, b in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * np.abs(a).max())
@@ -136,8 +136,8 @@ def test_torch_sees_the_same_numbers_and_gradients() -> None:
     simulator = TensegritySimulator(prism())
     state = pressed(simulator)
     controls = np.full((1, 3, 3), 10.0)
-    constants = TensegrityParameters().to_matrix(1)
-    tensors = [torch.tensor(a, requires_grad=True) for a in (state, controls, constants)]
+    parameter_values = TensegrityParameters().to_matrix(1)
+    tensors = [torch.tensor(a, requires_grad=True) for a in (state, controls, parameter_values)]
     states = simulator.torch_rollout(*tensors, substeps=20)
     np.testing.assert_array_equal(states.detach().numpy(), simulator.rollout(state, controls, substeps=20)[0])
     states[:, -1].sum().backward()

@@ -8,37 +8,37 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import DataError
-from softgym_envs.core.recipe import EXPERIMENT
-from softgym_envs.core.recordings import part_of
-from softgym_envs.core.sensors import SENSORS, Sensor
+from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.simulator import Status
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.tensegrity import superball
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.parameters import TensegrityParameters
-from softgym_envs.tensegrity.recipe import GUESS, RECIPE, _apart, first_state, tame
-from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe
-from sysid.judgement.step import in_steps_of
+from softgym_envs.data.recordings import part_of
+from softgym_envs.data.sensors import SENSORS, Sensor
+from softgym_envs.systems.tensegrity import superball
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
+from softgym_envs.systems.tensegrity.procedure import GUESS, PROCEDURE, _apart, first_state, tame
+from sysid import FitProblem, ShootingOptions, multiple_shooting, run_procedure
+from sysid.diagnostics.step import in_steps_of
 
 ROBOT = TensegritySimulator(contact="patch")
 
 
 def seen(name: str, sensor: Sensor, *, steps: int, seed: int = 0) -> Trajectory:
     rng = np.random.default_rng(seed)
-    return sensor(RECIPE.record_one(name, ROBOT, rng, steps=steps, filmed=True), ROBOT, RECIPE, rng)
+    return sensor(PROCEDURE.record_one(name, ROBOT, rng, steps=steps, from_markers=True), ROBOT, PROCEDURE, rng)
 
 
 def test_flights_and_throws_are_told_apart() -> None:
-    assert RECIPE.experiment_of is not None
+    assert PROCEDURE.experiment_of is not None
     for name in ("air", "throws"):
-        assert RECIPE.experiment_of(ROBOT, seen(name, SENSORS["lab"], steps=1500)) == name
+        assert PROCEDURE.experiment_of(ROBOT, seen(name, SENSORS["lab"], steps=1500)) == name
     rolls = seen("throws", SENSORS["lab"], steps=1500)
     driven = replace(rolls, controls=np.random.default_rng(0).uniform(-1.0, 1.0, rolls.controls.shape))
-    assert RECIPE.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
+    assert PROCEDURE.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
     flight = seen("air", SENSORS["lab"], steps=1500)
     middle = np.nanmedian(flight.values, axis=0)
     small = replace(flight, values=middle + 0.25 * (flight.values - middle))  # a robot a quarter as large, or driven as little
-    assert RECIPE.experiment_of(ROBOT, small) == "air"
+    assert PROCEDURE.experiment_of(ROBOT, small) == "air"
 
 
 def test_rods_that_meet_are_remarked_on() -> None:
@@ -48,9 +48,9 @@ def test_rods_that_meet_are_remarked_on() -> None:
     d = np.array([[0.5, 1.0, 0.2], [1.0, 0.3, 0.0], [3.0, 0.0, 1.0]])
     np.testing.assert_allclose(_apart(a, b, c, d), [0.2, 0.3, 1.0], atol=1e-12)
     flight = seen("air", SENSORS["lab"], steps=1500)
-    assert RECIPE.remark is not None and RECIPE.remark(ROBOT, flight) == ""
+    assert PROCEDURE.remark is not None and PROCEDURE.remark(ROBOT, flight) == ""
     close = replace(flight, values=0.1 * flight.values)
-    assert "rods meet in 100 % of the frames" in RECIPE.remark(ROBOT, close)
+    assert "rods meet in 100 % of the frames" in PROCEDURE.remark(ROBOT, close)
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,19 @@ def test_rods_that_meet_are_remarked_on() -> None:
     ],
 )
 def test_markers_of_no_such_robot_end_in_a_sentence(order: list[int], signs: tuple[int, int, int], said: str | None) -> None:
-    """Simulations of these diverged, which is what was said, with all constants, and nothing of markers."""
+    """Simulations of these diverged, which is what was said, with all parameters, and nothing of markers."""
     model = superball()
     nodes = (model.nodes - model.nodes.min(axis=0) + 0.1)[order] * signs
     names = tuple(f"node{k}.{axis}" for k in range(12) for axis in "xyz")
     values = np.tile(nodes.reshape(1, -1), (20, 1))
     seen = Trajectory(0.01 * np.arange(20), np.zeros((19, 0)), values, names, ("m",) * 36, (), ())
-    guess = first_state(ROBOT, names)
-    assert guess is not None
+    initial_guess = first_state(ROBOT, names)
+    assert initial_guess is not None
     if said is None:
-        guess(seen)
+        initial_guess(seen)
         return
     with pytest.raises(DataError, match=said):
-        guess(seen)
+        initial_guess(seen)
 
 
 def test_outliers_do_not_move_the_first_state() -> None:
@@ -87,9 +87,9 @@ def test_outliers_do_not_move_the_first_state() -> None:
     values[2, :6] += 0.3
     states = []
     for recording in (exact, replace(exact, values=values)):
-        guess = first_state(ROBOT, exact.names)
-        assert guess is not None
-        states.append(guess(recording))
+        initial_guess = first_state(ROBOT, exact.names)
+        assert initial_guess is not None
+        states.append(initial_guess(recording))
     assert np.abs(states[0] - states[1]).max() < 0.05
 
 
@@ -101,15 +101,17 @@ def test_the_body_and_its_latency_come_from_markers() -> None:
     recording = seen("air", SENSORS["lab"], steps=2200, seed=1)
     simulator = TensegritySimulator(contact="patch", dt=part_of(recording.period, 1e-3))
     data = TrajectorySet((recording.for_timestep(simulator.dt),))
-    stages = tuple(stage for stage in RECIPE.by_camera.stages if stage.experiment == "air")
-    wrong = RECIPE.guess_of(simulator) | {"cable_damping": 4.0 * ROBOT.default_parameters.cable_damping}
-    found = run_recipe(RECIPE.by_camera, simulator, data, stages=stages, start=simulator.default_parameters.replace(**wrong))
+    stages = tuple(stage for stage in PROCEDURE.by_camera.stages if stage.experiment == "air")
+    wrong = PROCEDURE.initial_guess_of(simulator) | {"cable_damping": 4.0 * ROBOT.default_parameters.cable_damping}
+    found = run_procedure(
+        PROCEDURE.by_camera, simulator, data, stages=stages, start=simulator.default_parameters.replace(**wrong)
+    )
     last = found.stages[-1].fit
     assert last is not None and data[0].metadata[EXPERIMENT] == "air" and not found.unusable
     assert abs(last.view.latency - SENSORS["lab"].latency) < 2e-3
     for estimate in last.estimates:
-        truth = 0.02 if estimate.name == "latency" else getattr(ROBOT.default_parameters, estimate.name)
-        assert abs(estimate.value - truth) < max(5.0 * estimate.std, 0.02 * truth), estimate.line()
+        ground_truth = 0.02 if estimate.name == "latency" else getattr(ROBOT.default_parameters, estimate.name)
+        assert abs(estimate.value - ground_truth) < max(5.0 * estimate.std, 0.02 * ground_truth), estimate.line()
     assert last.reduced_chi2 == pytest.approx(1.0, abs=0.15)
 
 
@@ -124,15 +126,15 @@ def test_a_robot_whose_rods_are_light_follows_the_constants_that_its_fit_begins_
 
 
 def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
-    """The constants are for this simulator; one of another body, or with bounds of its own, has others."""
-    air = RECIPE.record_one("air", ROBOT, np.random.default_rng(0), steps=200, filmed=False)
+    """The parameters are for this simulator; one of another body, or with bounds of its own, has others."""
+    air = PROCEDURE.record_one("air", ROBOT, np.random.default_rng(0), steps=200, from_markers=False)
     problem = FitProblem(ROBOT, TrajectorySet((air,)), ("cable_stiffness", "cable_damping"))
     most = ROBOT.borne(ROBOT.default_parameters)["cable_damping"]
     assert problem.specs[1].bounds == (0.01, most) and problem.specs[0].bounds == (1.0, 1e5)
     finer = in_steps_of(problem, replace(ROBOT, dt=5e-4))
     assert finer.specs[1].bounds == (0.01, most)
     beyond = problem.replace(start=ROBOT.default_parameters.replace(cable_damping=2000.0))
-    assert beyond.constants.cable_damping == most  # type: ignore[attr-defined]
+    assert beyond.parameter_values.cable_damping == most  # type: ignore[attr-defined]
     assert problem.replace(limits={}).specs[1].bounds == (0.01, 1e4)
     lighter = FitProblem(ROBOT, problem.data, problem.free, start=ROBOT.default_parameters.replace(rod_mass=5.0))
     assert lighter.specs[1].bounds[1] == pytest.approx(most / 2, rel=0.01)
@@ -141,11 +143,12 @@ def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
 
 
 def test_a_robot_that_is_damped_more_than_steps_bear_is_told_to_take_smaller_ones() -> None:
-    """A truth of 1500 N s/m is found in steps of 0.5 ms; in steps of 1 ms the fit ends at what they bear, and says so."""
+    """A ground truth of 1500 N s/m is found in steps of 0.5 ms; in steps of 1 ms the fit ends at what they bear, and says
+    so."""
     finer = replace(ROBOT, dt=5e-4)
-    truth = finer.default_parameters.replace(cable_damping=1500.0)
+    ground_truth = finer.default_parameters.replace(cable_damping=1500.0)
     rng = np.random.default_rng(0)
-    whole = RECIPE.record_one("air", finer, rng, steps=1200, parameters=truth, filmed=True)
+    whole = PROCEDURE.record_one("air", finer, rng, steps=1200, parameters=ground_truth, from_markers=True)
     rows = {"times": whole.times[::2], "controls": whole.controls[::2], "values": whole.values[::2]}
     air, held = replace(whole, **rows, substeps=2), replace(finer, fixed_rod=0)
     start = ROBOT.default_parameters.replace(cable_stiffness=8e3, cable_damping=800.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from softgym_envs.tensegrity.model import superball
+from softgym_envs.systems.tensegrity.model import superball
 
 
 def test_node_velocities_are_those_of_the_node_positions():

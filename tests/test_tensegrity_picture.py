@@ -12,10 +12,10 @@ from softgym_envs.rendering.colors import SLACK, tension_colors
 from softgym_envs.rendering.ground import _mesh
 from softgym_envs.rendering.scene import Arrow, GroundGrid, Segment, Sphere
 from softgym_envs.rendering.teleop import ramp
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import prism, superball
-from softgym_envs.tensegrity.picture import PICTURE, tensegrity_scene
-from softgym_envs.tensegrity.terrain import Terrain
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import prism, superball
+from softgym_envs.systems.tensegrity.picture import PICTURE, tensegrity_scene
+from softgym_envs.systems.tensegrity.terrain import Terrain
 
 
 def resting(model):

@@ -11,16 +11,16 @@ import pytest
 
 from agents.learning.evaluation import evaluate, evaluate_controller, zero
 from agents.learning.policy import load_policy, observed_with
-from softgym_envs.rooms import room
-from softgym_envs.tensegrity.crawling import FACTORS, TERMS, crawling
-from softgym_envs.tensegrity.model import prism
+from softgym_envs.systems import system
+from softgym_envs.systems.tensegrity.crawling import FACTORS, TERMS, crawling
+from softgym_envs.systems.tensegrity.model import prism
 
 ROWS = 24
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
-TWIN = {"backend": "mujoco"}
+MUJOCO_MODEL = {"backend": "mujoco"}
 
 
-@pytest.mark.parametrize("keywords", [{}, NOISY, {**NOISY, "action_delay": 1}, TWIN, {**TWIN, **NOISY}])
+@pytest.mark.parametrize("keywords", [{}, NOISY, {**NOISY, "action_delay": 1}, MUJOCO_MODEL, {**MUJOCO_MODEL, **NOISY}])
 def test_the_policy_rolls(keywords):
     """At most six of 24 episodes fail; where nine of ten succeed, more do in 1 of 100 sets of seeds, and this is one set."""
     file = Path("agents/policies/TensegrityRoll-v0.npz")
@@ -46,7 +46,7 @@ def test_the_policy_rolls_at_about_one_metre_per_second(speed, least):
 )
 def test_the_heuristic_keeps_the_commanded_speed(env_id, speed):
     """Success, and more reward than for standing still, where the reward averages over the jerks; also at rest."""
-    heuristic = room("tensegrity").controllers_of(env_id)["heuristic"]
+    heuristic = system("tensegrity").controllers_of(env_id)["heuristic"]
     given: dict[str, Any] = {"episodes": 12, "seed": 50, "keywords": {"target_speed": speed, "averaging_time": 1.0}}
     found = evaluate_controller(heuristic, f"softgym_envs:{env_id}", **given)
     standing = evaluate_controller(zero, f"softgym_envs:{env_id}", **given)
@@ -55,18 +55,18 @@ def test_the_heuristic_keeps_the_commanded_speed(env_id, speed):
     assert speed == 0 or (found.returns > standing.returns).all()
 
 
-@pytest.mark.parametrize("keywords", [{}, {"params": "experiments/policies/superball_fit.toml"}, TWIN])
+@pytest.mark.parametrize("keywords", [{}, {"params": "experiments/policies/superball_fit.toml"}, MUJOCO_MODEL])
 def test_the_heuristic_rolls(keywords):
-    """With the usual contacts, with soft ones in our engine (40 of 48) and on the twin, whose contacts are soft."""
-    heuristic = room("tensegrity").controllers_of("TensegrityRoll-v0")["heuristic"]
+    """With the usual contacts, with soft ones in our engine (40 of 48) and on the MuJoCo model, whose contacts are soft."""
+    heuristic = system("tensegrity").controllers_of("TensegrityRoll-v0")["heuristic"]
     found = evaluate_controller(heuristic, "softgym_envs:TensegrityRoll-v0", episodes=12, seed=50, keywords=keywords)
     assert not found.failed.any()
     assert int(found.success.sum()) >= (6 if keywords else 11)
 
 
-@pytest.mark.parametrize(("keywords", "least"), [({}, 16), (NOISY, 16), (TWIN, 12), ({**TWIN, **NOISY}, 12)])
+@pytest.mark.parametrize(("keywords", "least"), [({}, 16), (NOISY, 16), (MUJOCO_MODEL, 12), ({**MUJOCO_MODEL, **NOISY}, 12)])
 def test_the_policy_crawls(keywords, least):
-    """Where 89 of 100 succeed (76 on the twin), fewer of 24 do in 1 of 400 sets of seeds, and this is one set."""
+    """Where 89 of 100 succeed (76 on the MuJoCo model), fewer of 24 do in 1 of 400 sets of seeds, and this is one set."""
     file = Path("agents/policies/TensegrityCrawl-v0.npz")
     policy = load_policy(file)
     given = observed_with(file) | keywords
@@ -77,7 +77,7 @@ def test_the_policy_crawls(keywords, least):
 
 def test_the_crawling_heuristic_crawls_in_our_engine():
     """87 of 100 do; of 24 fewer than 16 would in 1 of 200 sets of seeds. It earns more than standing still."""
-    heuristic = room("tensegrity").controllers_of("TensegrityCrawl-v0")["heuristic"]
+    heuristic = system("tensegrity").controllers_of("TensegrityCrawl-v0")["heuristic"]
     found, idle = (
         evaluate_controller(controller, "softgym_envs:TensegrityCrawl-v0", episodes=ROWS, seed=50)
         for controller in (heuristic, zero)

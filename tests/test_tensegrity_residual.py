@@ -11,11 +11,11 @@ import pytest
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.tensegrity import TensegrityParameters
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.experiments import record_throw, thrown
-from softgym_envs.tensegrity.model import prism
-from softgym_envs.tensegrity.residual import COEFFICIENTS, NUM_WEIGHTS, UNITS, random_weights
+from softgym_envs.systems.tensegrity import TensegrityParameters
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.experiments import record_throw, thrown
+from softgym_envs.systems.tensegrity.model import prism
+from softgym_envs.systems.tensegrity.residual import COEFFICIENTS, NUM_WEIGHTS, UNITS, random_weights
 from sysid import ResidualOptions, fit_residual
 
 ENGINE = TensegritySimulator(prism(), contact="patch")
@@ -96,13 +96,15 @@ def _turned(state: np.ndarray, rotation: np.ndarray) -> np.ndarray:
 
 def test_training_finds_a_correction_that_exists():
     """Recordings of an engine with a correction: another network, from other weights, must predict an unseen throw better."""
-    truth = replace(ENGINE, residual=some_weights(7, size=0.7))
-    throws = TrajectorySet(tuple(record_throw(truth, np.random.default_rng(i), duration=1.0, speed=1.5) for i in range(3)))
+    ground_truth = replace(ENGINE, residual=some_weights(7, size=0.7))
+    throws = TrajectorySet(
+        tuple(record_throw(ground_truth, np.random.default_rng(i), duration=1.0, speed=1.5) for i in range(3))
+    )
     start = random_weights(np.random.default_rng(0))
     options = ResidualOptions(block=100, iterations=60)
     fit = fit_residual(ENGINE, throws, TensegrityParameters(), start, options=options)
     assert fit.used and fit.after < 0.5 * fit.before
-    unseen = record_throw(truth, np.random.default_rng(99), duration=0.4, speed=1.5)
+    unseen = record_throw(ground_truth, np.random.default_rng(99), duration=0.4, speed=1.5)
     errors = {}
     for name, simulator in (("plain", ENGINE), ("fitted", fit.simulator)):
         states, _ = simulator.rollout(unseen.values[:1], unseen.controls[None])
@@ -136,11 +138,11 @@ def test_bad_weights_are_named(weights):
 
 def test_bad_recordings_are_named():
     throw = record_throw(ENGINE, np.random.default_rng(0), duration=0.1)
-    start, constants = np.zeros(NUM_WEIGHTS), TensegrityParameters()
+    start, parameter_values = np.zeros(NUM_WEIGHTS), TensegrityParameters()
     with pytest.raises(DataError, match="too few"):
-        fit_residual(ENGINE, TrajectorySet((throw,)), constants, start)
+        fit_residual(ENGINE, TrajectorySet((throw,)), parameter_values, start)
     part = throw.select(throw.names[:5])
     with pytest.raises(DataError, match="lacks"):
-        fit_residual(ENGINE, TrajectorySet((part,)), constants, start)
+        fit_residual(ENGINE, TrajectorySet((part,)), parameter_values, start)
     with pytest.raises(OptionError, match="held_out"):
         ResidualOptions(held_out=1)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tensegrity_systems import lifted
 
 from softgym_envs.core.errors import OptionError, ParameterError, SimulationWarning, StructureError
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
-from softgym_envs.tensegrity.parameters import TensegrityBody, TensegrityParameters
-from softgym_envs.tensegrity.statics import find_form, stability
-from softgym_envs.tensegrity.structure_file import load_structure
-from softgym_envs.tensegrity.terrain import Terrain
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.model import TensegrityModel, prism, superball
+from softgym_envs.systems.tensegrity.parameters import TensegrityBody, TensegrityParameters
+from softgym_envs.systems.tensegrity.statics import find_form, stability
+from softgym_envs.systems.tensegrity.structure_file import load_structure
+from softgym_envs.systems.tensegrity.terrain import Terrain
 
 Array = NDArray[np.float64]
 
@@ -55,12 +55,12 @@ def net_forces(model: TensegrityModel, tensions: Array) -> Array:
 @pytest.mark.parametrize(
     ("changes", "dt"), [({}, 1e-3), ({"cable_damping": 1500.0}, 1e-3), ({"rod_mass": 5.0}, 1e-3), ({}, 1.5e-3)]
 )
-def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float) -> None:
+def test_stability_diagnostic_is_what_happens(changes: dict[str, float], dt: float) -> None:
     """A pushed robot in free flight comes to rest or not, as the eigenvalues of the rest pose said."""
     simulator = TensegritySimulator(dt=dt)
     parameters = TensegrityParameters(gravity=0.0, **changes)
-    verdict = stability(simulator, parameters)
-    assert ("use a smaller dt" in str(verdict)) == (not verdict.stable)
+    diagnostic = stability(simulator, parameters)
+    assert ("use a smaller dt" in str(diagnostic)) == (not diagnostic.stable)
     model = simulator.model
     push = np.concatenate([np.tile(np.repeat([0, 0, 1e-6, 1e-6], 3), 6), np.zeros(24)])
     state = lifted(
@@ -69,7 +69,7 @@ def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float)
     )
     end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
     speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
-    assert (status[0] == 0 and speed < 1e-5) == verdict.stable
+    assert (status[0] == 0 and speed < 1e-5) == diagnostic.stable
 
 
 @pytest.mark.parametrize("make", [superball, lambda: find_form(prism())])
@@ -110,7 +110,7 @@ def test_cables_of_their_own_are_borne_as_far_as_the_stiffest() -> None:
 def test_a_damping_that_steps_do_not_bear_is_warned_of_and_shakes_a_robot_for_ever() -> None:
     """Nothing is commanded: at 1000 N s/m the robot comes to rest, at 1500 it does not; in half the step it does again.
 
-    MuJoCo's twin, which damps as explicitly, is warned of alike, and its implicit integrator is not.
+    the MuJoCo model, which damps as explicitly, is warned of alike, and its implicit integrator is not.
     """
 
     def speed(**keywords: Any) -> float:
@@ -130,7 +130,7 @@ def test_a_damping_that_steps_do_not_bear_is_warned_of_and_shakes_a_robot_for_ev
     for backend in ("native", "mujoco"):
         with pytest.warns(SimulationWarning, match="steps of 0.001 s bear 1107"):
             assert speed(params=too_much, backend=backend) > 0.5
-    implicit = {"backend": "mujoco", "simulator_options": {"effects": {"implicit": 1.0}}}
+    implicit = {"backend": "mujoco", "options": {"effects": {"implicit": 1.0}}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert speed(params=too_much, **implicit) < 0.05

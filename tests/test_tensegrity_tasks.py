@@ -8,15 +8,15 @@ from helpers import actions_of
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, StructureError
-from softgym_envs.rooms import room
-from softgym_envs.tensegrity.build import uneven_ground
-from softgym_envs.tensegrity.features import COM, HEADING, RowFeatures
-from softgym_envs.tensegrity.model import prism, superball
-from softgym_envs.tensegrity.poses import stable_faces
-from softgym_envs.tensegrity.task_kernels import FRAME_NAMES, HEIGHT
-from softgym_envs.tensegrity.terrain import Terrain
+from softgym_envs.systems import system
+from softgym_envs.systems.tensegrity.build import uneven_ground
+from softgym_envs.systems.tensegrity.features import COM, HEADING, RowFeatures
+from softgym_envs.systems.tensegrity.model import prism, superball
+from softgym_envs.systems.tensegrity.poses import stable_faces
+from softgym_envs.systems.tensegrity.task_kernels import FRAME_NAMES, HEIGHT
+from softgym_envs.systems.tensegrity.terrain import Terrain
 
-IDS = ROLL, CRAWL, WAYPOINT, TERRAIN = [entry.id for entry in room("tensegrity").tasks]
+IDS = ROLL, CRAWL, WAYPOINT, TERRAIN = [entry.id for entry in system("tensegrity").tasks]
 
 
 # --- Keywords and options ---------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def test_tasks_take_their_options():
                 if "ground" in e.name
             ]
         )
-        assert env.episodes.constants[0, env.episodes.nominal.index("terrain_scale")] == level
+        assert env.episodes.parameter_values[0, env.episodes.nominal.index("terrain_scale")] == level
     assert np.abs(heights[0]).max() == 0 and np.abs(heights[1]).max() > 1e-3
     assert {gym.make(TERRAIN, ground=g).reset(seed=0)[0].shape for g in ("rubble", "steps", "slope")} == {(111,)}
     assert gym.make(ROLL, target_speed=(0.5, 1.5), heading=None).unwrapped.reset(seed=0)
@@ -81,17 +81,17 @@ def test_bad_keywords_of_one_task(env_id, keywords, error, message):
 @pytest.mark.parametrize(
     ("env_id", "options", "error", "message"),
     [
-        (ROLL, {"colour": 1}, OptionError, "unknown option 'colour'; allowed are state, constants, velocity"),
+        (ROLL, {"colour": 1}, OptionError, "unknown option 'colour'; allowed are state, parameters, velocity"),
         (ROLL, {"level": 1}, OptionError, "'level'"),
         (ROLL, {"velocity": [1.0, 2.0, 3.0]}, OptionError, "'velocity'"),
         (ROLL, {"velocity": [np.nan, 0.0]}, OptionError, "'velocity'"),
         (ROLL, {"velocity": [1e9, 0.0]}, OptionError, "'velocity' is .* <= 10"),
         (ROLL, {"state": np.zeros(3)}, ShapeError, r"option 'state' has shape \(3,\), expected \(102"),
         (ROLL, {"state": np.full(102, np.nan)}, ShapeError, "option 'state' holds NaN"),
-        (ROLL, {"constants": {"colour": 1.0}}, ParameterError, "'colour'"),
-        (ROLL, {"constants": {"rod_mass": -1.0}}, ParameterError, "rod_mass"),
-        (ROLL, {"constants": {"rod_mass": [1.0, 2.0]}}, ShapeError, "'rod_mass'"),
-        (ROLL, {"constants": 3}, OptionError, "'constants' is 3"),
+        (ROLL, {"parameters": {"colour": 1.0}}, ParameterError, "'colour'"),
+        (ROLL, {"parameters": {"rod_mass": -1.0}}, ParameterError, "rod_mass"),
+        (ROLL, {"parameters": {"rod_mass": [1.0, 2.0]}}, ShapeError, "'rod_mass'"),
+        (ROLL, {"parameters": 3}, OptionError, "'parameters' is 3"),
         (WAYPOINT, {"goal": np.zeros((9, 2))}, OptionError, "9 waypoints, at most 3"),
         (WAYPOINT, {"goal": "there"}, OptionError, "'goal' is 'there'"),
         (TERRAIN, {"level": 9}, OptionError, "level is 9"),
@@ -226,7 +226,7 @@ def test_initial_states_are_random_and_at_rest_on_the_ground(env_id):
     envs.reset(seed=0)
     model, state = envs.unwrapped.simulator.model, envs.unwrapped.state
     assert (np.ptp(state, axis=0) > 0).all()
-    scale = envs.unwrapped.episodes.constants[:, envs.unwrapped.episodes.nominal.index("terrain_scale")]
+    scale = envs.unwrapped.episodes.parameter_values[:, envs.unwrapped.episodes.nominal.index("terrain_scale")]
     assert np.abs(model.clearance(state, scale[:, None])).max() < 0.03
     assert np.abs(model.com_velocity(state)).max() < 0.25
     # Different faces: the world's vertical, seen from rod 0, takes well separated directions.

@@ -1,4 +1,4 @@
-"""docs/add_a_robot.md: its robot is built as the page says, in a package of its own; its commands run one after the other."""
+"""docs/add_a_system.md: its robot is built as the page says, in a package of its own; its commands run one after the other."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.templates import new_system
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs/add_a_robot.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/add_a_system.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
 STUDY = re.search(r"^```toml file=study.toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
 COMMANDS = re.search(r"^```bash\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1].splitlines()
 METADATA = "Metadata-Version: 2.1\nName: elastic-pendulum\nVersion: 0.1\n"
 LONGEST = 150
-"""Lines of the whole robot, twin and all, without blank ones."""
+"""Lines of the whole robot, MuJoCo model and all, without blank ones."""
 
 
 @pytest.fixture(scope="module")
@@ -83,21 +83,21 @@ def test_every_command_of_the_page_runs(package, tmp_path):
     for name in re.findall(r"^\| `([^`]+)` \|", PAGE, flags=re.MULTILINE):
         assert (tmp_path / name).exists(), name
     costs = {row[0]: float(row[1]) for row in json.loads((tmp_path / "demo" / "demo.json").read_text())["rows"]}
-    assert costs["truth, open loop"] < 0.5 * costs["truth, no control"]  # it has something to do
+    assert costs["ground truth, open loop"] < 0.5 * costs["ground truth, no control"]  # it has something to do
 
 
 CHECK = """
 from dataclasses import replace
 import gymnasium as gym, numpy as np, softgym_envs
 from gymnasium.utils.env_checker import check_env
-from softgym_envs.rooms import room
-found = room("elastic_pendulum")
+from softgym_envs.systems import system
+found = system("elastic_pendulum")
 start = found.simulator().initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
 for dt, substeps in ((2e-3, 50), (1e-3, 100)):
-    engine, twin = found.simulator(dt=dt), found.simulator(backend="mujoco", dt=dt)
-    a, b = (s.rollout(start, controls, substeps=substeps)[0] for s in (engine, twin))
+    engine, MuJoCo model = found.simulator(dt=dt), found.simulator(backend="mujoco", dt=dt)
+    a, b = (s.rollout(start, controls, substeps=substeps)[0] for s in (engine, MuJoCo model))
     states = engine.rollout(start, 0 * controls, substeps=substeps)[0]
     x, theta, r, vx, w, vr = np.moveaxis(states, -1, 0)
     momentum = vx + 0.5 * (vx + vr * np.sin(theta) + r * w * np.cos(theta))
@@ -111,7 +111,7 @@ print(bool((first[1] == single.reset(seed=5)[0]).all()))
 
 
 def test_its_physics_and_its_environment(package, tmp_path):
-    """Halving the step halves the distance of engine and twin, and the drift of the momentum that nothing changes."""
+    """Halving the step halves the distance of engine and MuJoCo model, and the drift of the momentum that nothing changes."""
     coarse, fine, same = run(package, sys.executable, "-c", CHECK, cwd=tmp_path).splitlines()
     for a, b in zip(coarse.split(), fine.split(), strict=True):
         assert 1.6 < float(a) / float(b) < 2.5
@@ -125,8 +125,8 @@ import elastic_pendulum
 import gymnasium as gym
 for name in ("ElasticCatch-v0", "softgym_envs:ElasticCatch-v0"):
     print(gym.make(name).reset(seed=0)[0].shape, gym.make_vec(name, num_envs=2).reset(seed=0)[0].shape)
-from softgym_envs.rooms import awaits_rooms, room
-print(room("elastic_pendulum") is elastic_pendulum.ROOM, awaits_rooms())
+from softgym_envs.systems import awaits_systems, system
+print(system("elastic_pendulum") is elastic_pendulum.SYSTEM, awaits_systems())
 """
 
 
@@ -158,14 +158,14 @@ WORLDS = """
 import sys
 import gymnasium as gym, numpy as np, softgym_envs
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.rooms import room
-found = room("elastic_pendulum")
-twin, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
-assert mine.state_names == twin.state_names and flag.state_names == (*twin.state_names, "unseen_mjcf.qpos3", "unseen_mjcf.qvel3")
-start = twin.initial_state(2)
+from softgym_envs.systems import system
+found = system("elastic_pendulum")
+MuJoCo model, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
+assert mine.state_names == MuJoCo model.state_names and flag.state_names == (*MuJoCo model.state_names, "unseen_mjcf.qpos3",
+"unseen_mjcf.qvel3") start = mujoco_model.initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
-a, b = (s.rollout(start, controls, substeps=50)[0] for s in (twin, mine))
+a, b = (s.rollout(start, controls, substeps=50)[0] for s in (MuJoCo model, mine))
 print(float(np.abs(a - b).max()))
 push, rest = np.random.default_rng(1).uniform(-5, 5, (1, 30, 1)), np.zeros((1, 1, 1))
 for backend in ("mine.toml", "flag.toml"):
@@ -173,7 +173,7 @@ for backend in ("mine.toml", "flag.toml"):
     prompt = one.rollout(one.initial_state(), np.concatenate([rest, push], axis=1), substeps=5)[0]
     late = other.rollout(other.initial_state(), np.concatenate([push, rest], axis=1), substeps=5)[0]
     print(float(np.abs(late[..., : one.nx] - prompt).max()), float(np.ptp(prompt[0, :, 0])))
-for backend in ("mine.toml", "flag.toml", "elastic_pendulum.mujoco:PendulumTwin"):
+for backend in ("mine.toml", "flag.toml", "elastic_pendulum.mujoco:PendulumMujocoModel"):
     env = gym.make("ElasticCatch-v0", backend=backend)
     observation, _ = env.reset(seed=0)
     for _ in range(5):
@@ -188,7 +188,8 @@ for backend in ("bad.toml", "elastic_pendulum.mujoco:Nothing", "json:dumps", "bu
 
 
 def test_worlds_of_the_users(package, tmp_path):
-    """A mapped MJCF equals the twin that it describes, has a ladder of effects too; of one that has more, tasks see ours."""
+    """A mapped MJCF equals the MuJoCo model that it describes, has a ladder of effects too; of one that has more, tasks see
+    ours."""
     (tmp_path / "mine.xml").write_text(MJCF.format(more=""), encoding="utf-8")
     (tmp_path / "flag.xml").write_text(MJCF.format(more=FLAG), encoding="utf-8")
     (tmp_path / "mine.toml").write_text(MAPPING, encoding="utf-8")
@@ -208,7 +209,7 @@ def test_worlds_of_the_users(package, tmp_path):
 
 
 def test_every_rule_holds_because_it_is_on_the_list(package):
-    """Promises of simulators and rules of environments take it from the list of rooms."""
+    """Promises of simulators and rules of environments take it from the list of systems."""
     rules = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_envs_*.py"))]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "elastic_pendulum or ElasticCatch"]
     said = run(package, *command, "tests/test_contract.py", *rules, cwd=ROOT)

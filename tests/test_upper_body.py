@@ -15,17 +15,17 @@ from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.task import Start
 from softgym_envs.mechanics import Mechanism
-from softgym_envs.upper_body.controllers import blind, reach
-from softgym_envs.upper_body.dynamics import BodySimulator
-from softgym_envs.upper_body.model import CONSTANTS, FILE, BodyModel, read_body
-from softgym_envs.upper_body.mujoco import BodyTwin
-from softgym_envs.upper_body.parameters import BodyParameters
-from softgym_envs.upper_body.recipe import RECIPE
-from sysid import run_recipe
+from softgym_envs.systems.upper_body.controllers import blind, reach
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.upper_body.model import FILE, PARAMETERS, BodyModel, read_body
+from softgym_envs.systems.upper_body.mujoco import MujocoUpperBody
+from softgym_envs.systems.upper_body.parameters import BodyParameters
+from softgym_envs.systems.upper_body.procedure import PROCEDURE
+from sysid import run_procedure
 
 MODEL = BodyModel()
-BARE = {name: 0.0 if name.endswith(("stiffness", "damping")) or name == "armature" else 1.0 for name in CONSTANTS}
-"""Constants without springs, dampers and armatures: what director coordinates know of."""
+BARE = {name: 0.0 if name.endswith(("stiffness", "damping")) or name == "armature" else 1.0 for name in PARAMETERS}
+"""Parameters without springs, dampers and armatures: what director coordinates know of."""
 
 
 def pose(seed: int) -> np.ndarray:
@@ -46,17 +46,19 @@ def test_the_null_space_is_that_of_the_constraints():
 
 
 def test_director_coordinates_move_as_the_tree_in_second_order():
-    constants = np.array([BARE[name] for name in CONSTANTS])
+    parameter_values = np.array([BARE[name] for name in PARAMETERS])
     start, velocity, horizon = pose(1), np.random.default_rng(2).uniform(-1, 1, 12), 0.08
     torque = 0.05 * MODEL.effort * np.random.default_rng(3).uniform(-1, 1, 12)
-    fine = Mechanism(MODEL.tree, 1e-4, CONSTANTS, force_split="symmetric")
+    fine = Mechanism(MODEL.tree, 1e-4, PARAMETERS, force_split="symmetric")
     steps = round(horizon / 1e-4)
-    first = fine.state([start], [velocity], torque[None], constants)
-    truth = fine.simulate(first, np.tile(torque, (1, steps, 1)), constants).states[0, -1, :12]
+    first = fine.state([start], [velocity], torque[None], parameter_values)
+    ground_truth = fine.simulate(first, np.tile(torque, (1, steps, 1)), parameter_values).states[0, -1, :12]
     errors = []
     for h in (0.02, 0.01, 0.005):
         directors, count = DirectorSteps(Directors(MODEL.tree, BARE), h), round(horizon / h)
-        errors.append(np.abs(directors.simulate(start, velocity, np.tile(h * torque, (count, 1))).theta[-1] - truth).max())
+        errors.append(
+            np.abs(directors.simulate(start, velocity, np.tile(h * torque, (count, 1))).theta[-1] - ground_truth).max()
+        )
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     assert (orders > 1.8).all() and errors[-1] < 2e-3, (errors, orders)
 
@@ -70,14 +72,14 @@ def test_reduced_and_full_steps_of_the_body_agree():
         np.testing.assert_allclose(after[mass], motion.q[n + 1][mass], atol=1e-9)
 
 
-def test_engine_and_twin_meet_in_first_order():
+def test_engine_and_mujoco_model_meet_in_first_order():
     """Both are of first order where torques act; the gap between them halves with their steps."""
     start = np.concatenate([pose(6), np.random.default_rng(7).uniform(-1, 1, 12)])[None]
     torques = 0.3 * MODEL.effort * np.random.default_rng(8).uniform(-1, 1, (1, 5, 12))
     gaps = []
     for ours, theirs in ((2e-3, 4e-4), (1e-3, 2e-4), (5e-4, 1e-4)):
         a, _ = BodySimulator(dt=ours).rollout(start, torques, substeps=round(0.02 / ours))
-        b, _ = BodyTwin(dt=theirs).rollout(start, torques, substeps=round(0.02 / theirs))
+        b, _ = MujocoUpperBody(dt=theirs).rollout(start, torques, substeps=round(0.02 / theirs))
         gaps.append(np.abs(a - b)[..., :12].max())
     assert gaps[2] < 2e-3 and gaps[1] < 0.6 * gaps[0] and gaps[2] < 0.6 * gaps[1], gaps
 
@@ -92,13 +94,13 @@ def test_the_symbolic_step_is_the_step():
 
 
 def test_energy_is_kept_without_torques_and_dampers():
-    constants = np.where(["damping" in name for name in CONSTANTS], 0.0, MODEL.defaults)
+    parameter_values = np.where(["damping" in name for name in PARAMETERS], 0.0, MODEL.defaults)
     spans = []
     for dt in (0.002, 0.001):
-        mechanism = Mechanism(MODEL.tree, dt, CONSTANTS)
-        first = mechanism.state([pose(10)], np.zeros((1, 12)), constants=constants)
-        q = mechanism.simulate(first, np.zeros((1, round(0.8 / dt), 12)), constants).states[0, :, :12]
-        kinetic, potential = mechanism.energies(0.5 * (q[1:] + q[:-1]), np.diff(q, axis=0) / dt, constants).T
+        mechanism = Mechanism(MODEL.tree, dt, PARAMETERS)
+        first = mechanism.state([pose(10)], np.zeros((1, 12)), parameter_values=parameter_values)
+        q = mechanism.simulate(first, np.zeros((1, round(0.8 / dt), 12)), parameter_values).states[0, :, :12]
+        kinetic, potential = mechanism.energies(0.5 * (q[1:] + q[:-1]), np.diff(q, axis=0) / dt, parameter_values).T
         spans.append(np.ptp(kinetic + potential) / kinetic.max())
     assert spans[1] < 0.35 * spans[0] and spans[1] < 0.02, spans  # second order
 
@@ -108,7 +110,7 @@ def test_stops_hold_every_joint_against_its_torque_and_are_those_of_mujoco():
     torque = np.concatenate([np.diag(MODEL.effort), -np.diag(MODEL.effort)])
     controls, pushed, (low, high) = np.repeat(torque[:, None], 150, axis=1), np.arange(24) % 12, MODEL.limits
     ends = []
-    for simulator, substeps in ((BodySimulator(), 4), (BodyTwin(), 20)):
+    for simulator, substeps in ((BodySimulator(), 4), (MujocoUpperBody(), 20)):
         states, status = simulator.rollout(simulator.initial_state(24), controls, substeps=substeps)
         excess = np.maximum(states[..., :12] - high, low - states[..., :12])[np.arange(24), :, pushed]
         assert not status.any() and (excess[:, -1] > 0.0).all()
@@ -122,13 +124,13 @@ def test_energy_does_not_grow_at_stops():
     least = {
         name: field.metadata["bounds"][0] for name, field in BodyParameters.__dataclass_fields__.items() if "damping" in name
     }
-    constants, (low, high) = BodyParameters(**least), MODEL.limits
+    parameter_values, (low, high) = BodyParameters(**least), MODEL.limits
     start = np.concatenate([np.tile(0.5 * (low + high), (16, 1)), 4.0 * np.random.default_rng(3).normal(size=(16, 12))], axis=1)
     peaks = []
     for dt in (0.005, 0.0025):
         simulator = BodySimulator(dt=dt)
-        columns = simulator.tree_constants(constants, 16)
-        states, status = simulator.rollout(start, np.zeros((16, 50, 12)), constants, substeps=round(0.02 / dt))
+        columns = simulator.tree_constants(parameter_values, 16)
+        states, status = simulator.rollout(start, np.zeros((16, 50, 12)), parameter_values, substeps=round(0.02 / dt))
         energy = [
             simulator.mechanism.energies(x[:, :12] - 0.5 * dt * x[:, 12:], x[:, 12:], columns) for x in states.swapaxes(0, 1)
         ]
@@ -189,11 +191,11 @@ def test_a_controller_does_it_and_nothing_does_not():
     assert success("native", blind) < 0.3
 
 
-def test_constants_are_found_in_recordings_of_ones_own_and_of_the_twin():
-    for truth, steps, tolerance in ((BodySimulator(), 600, 1e-6), (BodyTwin(dt=BodySimulator().dt), 1000, 0.1)):
-        data = RECIPE.record(truth, np.random.default_rng(0), steps=steps, tests=1)
-        found = run_recipe(RECIPE, BodySimulator(), data).parameters
-        values = np.array([float(getattr(found, name)) for name in CONSTANTS])
+def test_constants_are_found_in_recordings_of_ones_own_and_of_the_mujoco_model():
+    for ground_truth, steps, tolerance in ((BodySimulator(), 600, 1e-6), (MujocoUpperBody(dt=BodySimulator().dt), 1000, 0.1)):
+        data = PROCEDURE.record(ground_truth, np.random.default_rng(0), steps=steps, tests=1)
+        found = run_procedure(PROCEDURE, BodySimulator(), data).parameters
+        values = np.array([float(getattr(found, name)) for name in PARAMETERS])
         np.testing.assert_allclose(values, MODEL.defaults, rtol=tolerance, atol=tolerance * 0.02)
 
 

@@ -15,15 +15,15 @@ from softgym_envs.core.simulator import finite_differences
 from softgym_envs.muscles.muscle import tension
 from softgym_envs.muscles.paths import Muscles
 from softgym_envs.muscles.routes import Routes
-from softgym_envs.upper_body.controllers import reach
-from softgym_envs.upper_body.dynamics import BodySimulator
-from softgym_envs.upper_body.model import BodyModel, muscled
-from softgym_envs.upper_body.mujoco import BodyTwin
-from softgym_envs.upper_body.muscle_control import held_pose
-from softgym_envs.upper_body.muscle_kernels import lengths_and_arms
-from softgym_envs.upper_body.picture import PICTURE, body_scene
-from softgym_envs.upper_body.sharing import LITTLE, bounded, share
-from softgym_envs.upper_body.tasks import UpperBodyReach
+from softgym_envs.systems.upper_body.controllers import reach
+from softgym_envs.systems.upper_body.dynamics import BodySimulator
+from softgym_envs.systems.upper_body.model import BodyModel, muscled
+from softgym_envs.systems.upper_body.mujoco import MujocoUpperBody
+from softgym_envs.systems.upper_body.muscle_control import held_pose
+from softgym_envs.systems.upper_body.muscle_kernels import lengths_and_arms
+from softgym_envs.systems.upper_body.picture import PICTURE, body_scene
+from softgym_envs.systems.upper_body.sharing import LITTLE, bounded, share
+from softgym_envs.systems.upper_body.tasks import UpperBodyReach
 
 MODEL = muscled(BodyModel())
 N, M = MODEL.n, len(MODEL.muscle_names)
@@ -46,8 +46,8 @@ def test_lengths_and_moment_arms_are_those_of_the_symbols():
 
 
 def test_lengths_and_moment_arms_are_those_of_mujocos_tendons():
-    twin = BodyTwin(model=MODEL)
-    compiled = twin.engine.models(MODEL.defaults[None])[0]
+    mujoco_model = MujocoUpperBody(model=MODEL)
+    compiled = mujoco_model.engine.models(MODEL.defaults[None])[0]
     data, names = mujoco.MjData(compiled), [compiled.joint(i).name for i in range(N)]
     order, q = [MODEL.tree.coordinates.index(name) for name in names], poses(40, 1)
     lengths, arms = lengths_and_arms(MODEL.routes, q)

@@ -10,13 +10,13 @@ import pytest
 from scipy.interpolate import CubicSpline
 from test_physics_vine import energy
 
-from softgym_envs.vine.bending import wrinkling_moment
-from softgym_envs.vine.controllers import held
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.mujoco import VineTwin
-from softgym_envs.vine.mujoco_chain import SPRINGS
-from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.systems.vine.bending import wrinkling_moment
+from softgym_envs.systems.vine.controllers import held
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.mujoco import MujocoVine
+from softgym_envs.systems.vine.mujoco_chain import SPRINGS
+from softgym_envs.systems.vine.parameters import VineParameters
 
 MODEL = VineModel(num_links=10, max_length=0.4, initial_length=0.4, num_sections=1, max_steering=1e6)
 LOOSE = VineParameters(bending_damping=1e-8, drag=0.0)
@@ -114,7 +114,7 @@ def test_energy_never_grows_where_the_tube_wrinkles(dt: float) -> None:
 
 
 def test_springs_of_the_mujoco_model_are_within_a_percent_of_the_wall() -> None:
-    """Below 10 kappa_w, beyond which muscles of the usual constants do not bend; a taut tube is exact."""
+    """Below 10 kappa_w, beyond which muscles of the usual parameters do not bend; a taut tube is exact."""
     shares, ends = (np.array(column, dtype=float) for column in zip(*SPRINGS["wrinkling"], strict=True))
     assert shares.sum() == pytest.approx(1.0, abs=1e-12) and (ends[1:] >= 1.0).all() and np.isnan(ends[0])
     near = CURVATURE[CURVATURE < 10.0]
@@ -127,7 +127,7 @@ def test_both_simulators_hold_a_bend_by_the_action_that_the_controllers_take() -
     model = replace(MODEL, max_steering=VineModel().max_steering)
     for bend in (1.0, 1.5, 2.5, 3.5):
         action = held(model, np.array([[bend]]))[0, 0]
-        for simulator, within in ((VineSimulator(model), 1e-6), (VineTwin(model), 0.03)):
+        for simulator, within in ((VineSimulator(model), 1e-6), (MujocoVine(model), 0.03)):
             control = np.array([[0.0, action * model.max_steering, 0.0]])
             state, _ = simulator.step(simulator.initial_state(1), control, substeps=round(10 / simulator.dt))
             theta = model.split(state[0]).theta
@@ -155,7 +155,7 @@ def speed(simulator: Any, c: Any, length: float = 0.5, turned: float = 0.0) -> f
 
 
 OPEN = VineModel(num_links=20, max_length=1.0, initial_length=0.5, num_sections=0, max_growth=10.0)
-BOTH = pytest.mark.parametrize("simulator", [VineSimulator(OPEN), VineTwin(OPEN)], ids=["native", "mujoco"])
+BOTH = pytest.mark.parametrize("simulator", [VineSimulator(OPEN), MujocoVine(OPEN)], ids=["native", "mujoco"])
 
 
 @BOTH

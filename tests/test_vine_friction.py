@@ -10,12 +10,12 @@ import pytest
 
 from reproductions.jitosho2021.experiments import BEAM, record_oscillation
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.links import DRY_RATE
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
-from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.recipe import TUBE, first_state, measurement
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.links import DRY_RATE
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.mujoco import MujocoVine, MujocoVineParameters
+from softgym_envs.systems.vine.parameters import VineParameters
+from softgym_envs.systems.vine.procedure import TUBE, first_state, measurement
 from sysid import FitProblem, ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 
@@ -77,9 +77,9 @@ def chain(simulator: Any, moment: float) -> np.ndarray:
 def test_joints_of_mujoco_lose_as_much() -> None:
     """What differs is a tenth of what friction changes, at most."""
     model = VineModel(num_links=8, num_sections=0, max_length=0.5, initial_length=0.5)
-    ours, twin = VineSimulator(model, 1e-3), VineTwin(model, dt=5e-4)
+    ours, mujoco_model = VineSimulator(model, 1e-3), MujocoVine(model, dt=5e-4)
     for moment in (5e-4, 1e-3):
-        free, expected, found = chain(twin, 0.0), chain(twin, moment), chain(ours, moment)
+        free, expected, found = chain(mujoco_model, 0.0), chain(mujoco_model, moment), chain(ours, moment)
         assert np.abs(found - expected).max() < 0.1 * np.abs(free - expected).max()
 
 
@@ -95,11 +95,11 @@ def test_robots_beside_each_other_have_friction_of_their_own() -> None:
         np.testing.assert_array_equal(together[row], alone[0])
 
 
-def test_a_fit_tells_dry_friction_from_damping_on_the_twin() -> None:
+def test_a_fit_tells_dry_friction_from_damping_on_the_mujoco_model() -> None:
     """From none, and a damping a factor of 1.5 off; at half a millimetre of noise two of three intervals hold at least."""
-    truth = VineTwinParameters(bending_stiffness=0.03, bending_damping=2e-4, drag=0.0, bending_friction=1e-3)
+    ground_truth = MujocoVineParameters(bending_stiffness=0.03, bending_damping=2e-4, drag=0.0, bending_friction=1e-3)
     simulator, rng = VineSimulator(BEAM, 1 / (240 * 6), "linear"), np.random.default_rng(0)
-    recording = replace(record_oscillation(truth, rng, bend=0.8, seconds=0.3), substeps=6)
+    recording = replace(record_oscillation(ground_truth, rng, bend=0.8, seconds=0.3), substeps=6)
     seen = measurement(simulator, recording.names)
     fit = FitProblem(
         simulator, TrajectorySet((recording,)), free=(*TUBE, "bending_friction"),
@@ -107,5 +107,5 @@ def test_a_fit_tells_dry_friction_from_damping_on_the_twin() -> None:
         initial_state=first_state(simulator, seen.names), free_motion=True,
     )  # fmt: skip
     result = single_shooting(fit, ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1))
-    assert result.parameters.bending_friction == pytest.approx(truth.bending_friction, rel=0.1)
-    assert sum(e.interval[0] <= getattr(truth, e.name) <= e.interval[1] for e in result.estimates) >= 2
+    assert result.parameters.bending_friction == pytest.approx(ground_truth.bending_friction, rel=0.1)
+    assert sum(e.interval[0] <= getattr(ground_truth, e.name) <= e.interval[1] for e in result.estimates) >= 2

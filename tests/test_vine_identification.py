@@ -1,4 +1,5 @@
-"""Fitting a vine robot to tracked points: the room's offer, recovery from the twin's recordings, the script on a lab's file."""
+"""Fitting a vine robot to tracked points: the system's offer, recovery from the MuJoCo model's recordings, the script on a
+lab's file."""
 
 import json
 import subprocess
@@ -14,26 +15,35 @@ import sysid
 from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
 from scripts.identify import Args, main
 from softgym_envs.core.errors import DataError
-from softgym_envs.core.recordings import read_points_csv, read_recordings
-from softgym_envs.core.sensors import SENSORS
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room
-from softgym_envs.vine import VineModel
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.hard import built
-from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
-from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.recipe import BODY, GUESS, RECIPE, TUBE, along_body, first_state, infer_controls, measurement
-from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe, single_shooting
-from sysid.judgement.laws import left_open
-from sysid.judgement.residuals import weighted_residuals
-from sysid.judgement.step import half_step_variation
+from softgym_envs.data.recordings import read_points_csv, read_recordings
+from softgym_envs.data.sensors import SENSORS
+from softgym_envs.systems import system
+from softgym_envs.systems.vine import VineModel
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.mismatch import built
+from softgym_envs.systems.vine.mujoco import MujocoVine, MujocoVineParameters
+from softgym_envs.systems.vine.parameters import VineParameters
+from softgym_envs.systems.vine.procedure import (
+    BODY,
+    GUESS,
+    PROCEDURE,
+    TUBE,
+    along_body,
+    first_state,
+    infer_controls,
+    measurement,
+)
+from sysid import FitProblem, ShootingOptions, multiple_shooting, run_procedure, single_shooting
+from sysid.diagnostics.model_form import left_open
+from sysid.diagnostics.residuals import weighted_residuals
+from sysid.diagnostics.step import half_step_variation
 from sysid.least_squares import segments
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import ShootingSystem
 
-TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
+GROUND_TRUTH = MujocoVineParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)
 SCRIPT = Path(__file__).parents[1] / "scripts" / "identify.py"
 
@@ -55,7 +65,7 @@ def problem(simulator, recordings, split, **keywords):
 def oscillations(*bends):
     rng = np.random.default_rng(0)
     simulator = VineSimulator(BEAM, 1 / (240 * 6), "linear")
-    return simulator, [replace(record_oscillation(TRUTH, rng, bend=b, seconds=0.3), substeps=6) for b in bends]
+    return simulator, [replace(record_oscillation(GROUND_TRUTH, rng, bend=b, seconds=0.3), substeps=6) for b in bends]
 
 
 def test_points_are_at_equal_shares_of_the_length():
@@ -75,14 +85,14 @@ def test_points_are_at_equal_shares_of_the_length():
 def test_first_state_is_found_from_noisy_points():
     """Shape from 21 points with 0.5 mm of noise: the tip to 1 mm, headings to 0.02 rad."""
     simulator, (recording,) = oscillations(0.8)
-    guess = first_state(simulator, recording.names)(recording)
+    initial_guess = first_state(simulator, recording.names)(recording)
     true = BEAM.straight_state(curvature=0.8)
-    assert np.linalg.norm(BEAM.tip(guess)[:2] - BEAM.tip(true)[:2]) < 1e-3
-    assert np.abs(BEAM.split(guess).theta - BEAM.split(true).theta).max() < 0.02
+    assert np.linalg.norm(BEAM.tip(initial_guess)[:2] - BEAM.tip(true)[:2]) < 1e-3
+    assert np.abs(BEAM.split(initial_guess).theta - BEAM.split(true).theta).max() < 0.02
 
 
 def test_oscillation_recovers_stiffness_and_damping():
-    """Truth near the 95 % intervals of a fit to another simulator; held-out tip within the paper's 3.3 mm."""
+    """Ground truth near the 95 % intervals of a fit to another simulator; held-out tip within the paper's 3.3 mm."""
     simulator, recordings = oscillations(0.8, -0.6)
     fit = problem(simulator, recordings, (1, 0, 1), free_initial=True)
     result = single_shooting(fit, ROUGH)
@@ -100,10 +110,10 @@ def test_oscillation_recovers_stiffness_and_damping():
 def test_the_wall_alone_identifies_neither_stiffness_nor_damping():
     """Growth and geometry fix the motion ([Jitosho2021]'s own data): tip within 1.1 mm, but no numbers.
 
-    What the stiffness changes is less than what two models of contact differ by; its open range holds the truth.
+    What the stiffness changes is less than what two models of contact differ by; its open range holds the ground truth.
     """
     rng = np.random.default_rng(1)
-    recording, model = record_wall(TRUTH, rng, seconds=1.5)
+    recording, model = record_wall(GROUND_TRUTH, rng, seconds=1.5)
     simulator = VineSimulator(model, 1 / 300, "linear")
     fit = problem(simulator, [replace(recording, substeps=10)], (1, 0, 0), free_initial=False)
     result = single_shooting(fit, ROUGH)
@@ -120,7 +130,7 @@ def test_the_wall_alone_identifies_neither_stiffness_nor_damping():
 
 def test_files_that_lack_different_points_are_read_as_one_set(tmp_path):
     """The first frame of one lacks point 3, the other lacks the tip throughout: equal columns, each point where it was seen."""
-    recording = record_oscillation(TRUTH, np.random.default_rng(2), seconds=0.1, fps=120.0)
+    recording = record_oscillation(GROUND_TRUTH, np.random.default_rng(2), seconds=0.1, fps=120.0)
     lost = [recording.values.copy() for _ in range(2)]
     lost[0][0, 2 * 3 : 2 * 3 + 2] = np.nan
     lost[1][:, -2:] = np.nan
@@ -138,7 +148,7 @@ def test_files_that_lack_different_points_are_read_as_one_set(tmp_path):
 
 
 def test_the_script_fits_a_labs_file(tmp_path):
-    recording = record_oscillation(TRUTH, np.random.default_rng(2), seconds=0.3, fps=120.0)
+    recording = record_oscillation(GROUND_TRUTH, np.random.default_rng(2), seconds=0.3, fps=120.0)
     path = write_points(recording, tmp_path / "tracked.csv")
     again = read_points_csv(path)
     np.testing.assert_allclose(again.select(recording.names).values, recording.values, atol=1e-6)
@@ -172,16 +182,16 @@ def test_the_script_fits_a_labs_file(tmp_path):
 
 def test_points_that_were_seen_elsewhere_do_not_pass_for_noise(tmp_path):
     """One of 150 is off by 3 cm: a column that holds two seemed to have ten times the noise, and explained anything."""
-    truth, rng = VineParameters(bending_stiffness=0.032, bending_damping=4.5e-4), np.random.default_rng(8)
+    ground_truth, rng = VineParameters(bending_stiffness=0.032, bending_damping=4.5e-4), np.random.default_rng(8)
     simulator = VineSimulator(BEAM, 1 / (120 * 16), "linear")
-    states, _ = simulator.rollout(BEAM.straight_state(curvature=0.8)[None], np.zeros((1, 72, 1)), truth, substeps=16)
+    states, _ = simulator.rollout(BEAM.straight_state(curvature=0.8)[None], np.zeros((1, 72, 1)), ground_truth, substeps=16)
     points = along_body(BEAM, states[0], np.linspace(0.0, 1.0, 11)).reshape(73, -1)
     names = tuple(f"point{i}.{axis}" for i in range(11) for axis in "xy")
     points += NOISE * rng.standard_normal(points.shape) + 0.03 * (rng.random(points.shape) < 1 / 150)
     run = Trajectory.from_rollout(simulator, states[0], np.zeros((72, 1)), substeps=16)
     seen = replace(run, values=points, names=names, units=("m",) * len(names))
     (tmp_path / "robot.toml").write_text(scene_text(BEAM))
-    truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
+    ground_truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
     data = (write_points(seen, tmp_path / "points.csv"),)
     given = Args("vine", model=str(tmp_path / "robot.toml"), data=data, fps=120.0, free_motion=True, out=tmp_path / "fit")
     assert main(replace(given, start=tmp_path / "start.toml")) == 0
@@ -191,10 +201,12 @@ def test_points_that_were_seen_elsewhere_do_not_pass_for_noise(tmp_path):
 
 def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
     """Let go from arcs whose wall is slack, in steps a quarter of the fit's: the linear law explains nothing."""
-    truth, rng, paths = VineParameters(bending_stiffness=0.032, bending_damping=4.5e-4), np.random.default_rng(4), []
+    ground_truth, rng, paths = VineParameters(bending_stiffness=0.032, bending_damping=4.5e-4), np.random.default_rng(4), []
     simulator = VineSimulator(BEAM, 1 / (120 * 16), "wrinkling")
     for k, bend in enumerate((3.0, -2.5)):
-        states, _ = simulator.rollout(BEAM.straight_state(curvature=bend)[None], np.zeros((1, 72, 1)), truth, substeps=16)
+        states, _ = simulator.rollout(
+            BEAM.straight_state(curvature=bend)[None], np.zeros((1, 72, 1)), ground_truth, substeps=16
+        )
         points = along_body(BEAM, states[0], np.linspace(0.0, 1.0, 11))
         points += NOISE * rng.standard_normal(points.shape)
         names = tuple(f"point{i}.{axis}" for i in range(11) for axis in "xy")
@@ -202,22 +214,31 @@ def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
         seen = replace(run, values=points.reshape(73, -1), names=names, units=("m",) * len(names))
         paths.append(write_points(seen, tmp_path / f"{k}.csv"))
     (tmp_path / "robot.toml").write_text(scene_text(BEAM))
-    truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
+    ground_truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
     given = Args("vine", model=str(tmp_path / "robot.toml"), data=tuple(paths), fps=120.0, free_motion=True)
     assert main(replace(given, start=tmp_path / "start.toml", out=tmp_path / "fit")) == 0
     told = next(line for line in capsys.readouterr().out.splitlines() if "explained by another simulator only" in line)
     assert "bending linear -> wrinkling" in told and "dt" not in told
     for estimate in json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]:
         low, high = estimate["interval"]
-        middle, width, value = 0.5 * (low + high), 0.5 * (high - low), getattr(truth, estimate["name"])
+        middle, width, value = 0.5 * (low + high), 0.5 * (high - low), getattr(ground_truth, estimate["name"])
         assert abs(value - middle) < 1.5 * width and width < 0.05 * value, estimate
 
 
 def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_path):
-    """Own class, no noise, a factor of three off: all four constants come back, muscles' too."""
-    VineParameters().replace(**GUESS).save(tmp_path / "guess.toml")
+    """Own class, no noise, a factor of three off: all four parameters come back, muscles' too."""
+    VineParameters().replace(**GUESS).save(tmp_path / "initial_guess.toml")
     record, data = SCRIPT.parent / "record.py", str(tmp_path / "recordings.h5")
-    identify = [str(SCRIPT), "vine", "--data", data, "--start", str(tmp_path / "guess.toml"), "--out", str(tmp_path / "fit")]
+    identify = [
+        str(SCRIPT),
+        "vine",
+        "--data",
+        data,
+        "--start",
+        str(tmp_path / "initial_guess.toml"),
+        "--out",
+        str(tmp_path / "fit"),
+    ]
     for command in ([str(record), "vine", "--steps", "400", "--out", data], identify):
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -226,7 +247,7 @@ def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_p
         assert getattr(found, name) == pytest.approx(getattr(VineParameters(), name), rel=1e-6)
 
 
-def test_the_twins_recording_is_fitted_by_the_documented_commands(tmp_path):
+def test_the_mujoco_models_recording_is_fitted_by_the_documented_commands(tmp_path):
     """Free starts, as if the agreement asked for were noise (860 unknowns), had not converged after 30 iterations.
 
     Rows 0.2 s apart hardly show the damping: its interval is [-4, 52] %.
@@ -235,16 +256,16 @@ def test_the_twins_recording_is_fitted_by_the_documented_commands(tmp_path):
     assert record.main(record.Args("vine", backend="mujoco", out=tmp_path / "grown.h5")) == 0
     script = load_script("scripts/identify.py")
     assert script.main(script.Args("vine", files=(tmp_path / "grown.h5",), out=tmp_path)) == 0
-    found, truth = VineParameters.load(tmp_path / "fit.toml"), VineTwinParameters()
+    found, ground_truth = VineParameters.load(tmp_path / "fit.toml"), MujocoVineParameters()
     for name in BODY:
         within = 0.25 if name == "bending_damping" else 0.03
-        assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=within), name
+        assert getattr(found, name) == pytest.approx(getattr(ground_truth, name), rel=within), name
 
 
 def test_before_a_camera_our_engine_moves_in_steps_in_which_it_is_fitted():
     """At 120 Hz four steps of 1/480 s: by default frames lay between rows of 10 ms, and no fit explained them."""
     (seen,) = sysid.record("vine", steps=960, sensor="rate=120")
-    engine = room("vine").simulator(dt=1 / 480)
+    engine = system("vine").simulator(dt=1 / 480)
     states, _ = engine.rollout(engine.initial_state(1), seen.controls[None], substeps=4)
     points = along_body(engine.model, states[0], np.linspace(0.0, 1.0, 11))
     np.testing.assert_allclose(seen.values, points.reshape(len(points), -1), atol=1e-9)
@@ -252,7 +273,9 @@ def test_before_a_camera_our_engine_moves_in_steps_in_which_it_is_fitted():
 
 def test_the_script_fits_a_labs_file_by_one_nonlinear_program(tmp_path):
     pytest.importorskip("casadi")
-    path = write_points(record_oscillation(TRUTH, np.random.default_rng(2), seconds=0.4, fps=120.0), tmp_path / "tracked.csv")
+    path = write_points(
+        record_oscillation(GROUND_TRUTH, np.random.default_rng(2), seconds=0.4, fps=120.0), tmp_path / "tracked.csv"
+    )
     (tmp_path / "robot.toml").write_text(scene_text(replace(BEAM, num_links=6)))
     command = [sys.executable, str(SCRIPT), "vine", "--model", str(tmp_path / "robot.toml"), "--data", str(path)]
     command += ["--dt", str(1 / 480), "--free-motion", "--method", "simultaneous", "--out", str(tmp_path / "fit")]
@@ -263,7 +286,7 @@ def test_the_script_fits_a_labs_file_by_one_nonlinear_program(tmp_path):
     assert done.returncode == 2 and "no fit" in done.stderr
     command[2:5] = ["block"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "simultaneous does not suit this room: it offers no symbolic step" in done.stderr
+    assert done.returncode == 2 and "simultaneous does not suit this system: it offers no symbolic step" in done.stderr
 
 
 def test_points_that_are_numbered_from_one_end_in_a_sentence():
@@ -279,12 +302,12 @@ def test_points_that_are_numbered_from_one_end_in_a_sentence():
 
 
 def test_growth_is_told_from_the_points():
-    recording, model = record_wall(TRUTH, np.random.default_rng(3), seconds=1.0)
+    recording, model = record_wall(GROUND_TRUTH, np.random.default_rng(3), seconds=1.0)
     bare = replace(recording, controls=np.zeros((recording.num_steps, 0)), control_names=(), control_units=())
     told = infer_controls(VineSimulator(model, 1 / 300, "linear"), bare)
     # Noise of 0.5 mm on every point makes lengths uncertain by some mm, over nine frames of 1/30 s.
     assert told.controls[:, 0].mean() == pytest.approx(0.08, abs=0.01)
-    still = record_oscillation(TRUTH, np.random.default_rng(4), seconds=0.2)
+    still = record_oscillation(GROUND_TRUTH, np.random.default_rng(4), seconds=0.2)
     bare = replace(still, controls=np.zeros((still.num_steps, 0)), control_names=(), control_units=())
     assert (infer_controls(VineSimulator(BEAM, 1 / 480, "linear"), bare).controls == 0).all()
 
@@ -325,7 +348,7 @@ def test_links_that_are_not_there_yet_cost_no_rollouts_and_change_no_derivative(
         rows = cut(fit, fit.split.train, None, free=True, exact=False)
         rolled, plain = [], type(rows).rollout
         monkeypatch.setattr(type(rows), "rollout", lambda *a, rolled=rolled, plain=plain: rolled.append(a) or plain(*a))
-        found.append(rows.derivative(fit.encode(fit.constants), rows.starts))
+        found.append(rows.derivative(fit.encode(fit.parameter_values), rows.starts))
         monkeypatch.setattr(type(rows), "rollout", plain)
         found.append(sum(len(theta) * one.horizon for one, theta, _ in rolled))
     looked, steps, all_of_them, more = found
@@ -338,7 +361,7 @@ def test_links_that_are_not_there_yet_cost_no_rollouts_and_change_no_derivative(
 
 def test_muscles_start_segments_as_full_as_their_commands_left_them():
     """What a camera's segments start with, and its slope along the lag, from p' = (u - p) / lag alone."""
-    simulator, given, _ = filmed()
+    simulator, given, _ = from_markers()
     rows = cut(given, given.split.train, 20, free=True, exact=False)
     assert [simulator.state_names[k] for k in rows.driven] == ["left0", "right0", "left1", "right1"]
     controls = np.repeat(given.split.train[0].controls[:, 1:], rows.substeps, axis=0)
@@ -349,7 +372,7 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
             pressures.append(pressures[-1] + (1.0 - np.exp(-simulator.dt / lag)) * (asked - pressures[-1]))
         return np.array(pressures)[rows.begins * rows.substeps]
 
-    theta, step = given.encode(given.constants), 1e-5
+    theta, step = given.encode(given.parameter_values), 1e-5
     thetas = theta + np.outer([-1.0, 0.0, 1.0], step * np.eye(len(BODY))[BODY.index("steering_lag")])
     found, good = rows.driven_starts(thetas)
     lags = [given.decode(one).steering_lag for one in thetas]
@@ -365,12 +388,12 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
 
 
 def test_a_camera_tells_the_lag_of_the_muscles_over_a_fifth_of_a_second():
-    """A robot of the model's own class over 2 s, a factor of three off: minimum found, noise explained, constants to 2 %.
+    """A robot of the model's own class over 2 s, a factor of three off: minimum found, noise explained, parameters to 2 %.
 
     Frames of rows 0.2 s apart lay on straight lines, and ended this fit at 3.5 times the lag; where muscles are as full as
     they like wherever a segment starts, the stiffness is told five times worse.
     """
-    _, given, true = filmed()
+    _, given, true = from_markers()
     options = ShootingOptions(segment_steps=20, scan=False, levenberg=LevenbergOptions(cost_tolerance=1e-4))
     found = multiple_shooting(given, options)
     assert found.converged and found.explained
@@ -383,7 +406,7 @@ def test_a_camera_tells_the_lag_of_the_muscles_over_a_fifth_of_a_second():
 
 def test_points_that_are_elsewhere_lose_no_fit():
     """One point in a hundred is 0.1 m off: starts of segments are guessed without it, the fit leaves it out."""
-    _, given, true = filmed(sensor=replace(SENSORS["camera"], outliers=0.01, dropout=0.05))
+    _, given, true = from_markers(sensor=replace(SENSORS["camera"], outliers=0.01, dropout=0.05))
     levenberg = LevenbergOptions(cost_tolerance=1e-4)
     found = multiple_shooting(given, ShootingOptions(segment_steps=20, loss="robust", scan=False, levenberg=levenberg))
     assert found.converged and found.explained
@@ -392,7 +415,7 @@ def test_points_that_are_elsewhere_lose_no_fit():
 
 
 def test_a_start_is_guessed_without_points_that_are_elsewhere():
-    _, given, _ = filmed(seconds=0.4)
+    _, given, _ = from_markers(seconds=0.4)
     recording, rng = given.split.train[0], np.random.default_rng(1)
     values = recording.values.copy()
     for row, point in zip((0, 3, 5), rng.integers(1, values.shape[1] // 2, 3), strict=True):
@@ -428,16 +451,16 @@ def test_fast_modes_that_nobody_sees_do_not_pass_for_errors_of_the_step():
 
 def test_frames_between_rows_of_a_command_each_are_refused():
     simulator = VineSimulator(VineModel(num_links=4), 0.005)
-    held = RECIPE.record_one("pressures", simulator, np.random.default_rng(0), steps=80)
+    held = PROCEDURE.record_one("pressures", simulator, np.random.default_rng(0), steps=80)
     with pytest.raises(DataError, match="would be interpolation alone"):
-        SENSORS["camera"](held, simulator, RECIPE, np.random.default_rng(0))
+        SENSORS["camera"](held, simulator, PROCEDURE, np.random.default_rng(0))
 
 
-def filmed(seconds=2.0, sensor=SENSORS["camera"]):
-    """Simulator, problem and true constants of a robot of six links that grows before a camera."""
+def from_markers(seconds=2.0, sensor=SENSORS["camera"]):
+    """Simulator, problem and true parameters of a robot of six links that grows before a camera."""
     simulator, rng = VineSimulator(VineModel(num_links=6), 0.005), np.random.default_rng(3)
-    exact = RECIPE.record_one("pressures", simulator, rng, steps=round(seconds / 0.005), filmed=True)
-    seen = sensor(exact, simulator, RECIPE, rng).for_timestep(simulator.dt)
+    exact = PROCEDURE.record_one("pressures", simulator, rng, steps=round(seconds / 0.005), from_markers=True)
+    seen = sensor(exact, simulator, PROCEDURE, rng).for_timestep(simulator.dt)
     true, names = simulator.default_parameters, seen.names
     given = FitProblem(
         simulator,
@@ -446,28 +469,29 @@ def filmed(seconds=2.0, sensor=SENSORS["camera"]):
         start=true.replace(**GUESS),
         measurement=measurement(simulator, names),
         initial_state=first_state(simulator, names),
-        driven=RECIPE.driven,
+        driven=PROCEDURE.driven,
     )
     return simulator, given.with_estimated_noise(), true
 
 
 def test_a_filmed_vine_whose_base_is_turned_keeps_its_lag(seed=41):
-    """A hard twin with everything wrong at once: what another recording does 1 s ahead is told better than by its drawing.
+    """A mismatched model with everything wrong at once: what another recording does 1 s ahead is told better than by its
+    drawing.
 
     The base's turn is found to half a degree, and no lag takes it up, as where it was held: one fit of three ended at eight
     times the lag. Commands that act up to 50 ms late are part of what is found of it.
     """
     model, rng = VineModel(num_links=16), np.random.default_rng([99, seed, 0])
-    truth, engine = VineTwin(model, dt=0.005, level=3, seed=seed), VineSimulator(model, 0.005)
-    recipe, constants = RECIPE.by_camera, truth.default_parameters.replace(contact_timeconst=0.01)
-    split = RECIPE.record(truth, rng, steps=2000, parameters=constants, filmed=True, tests=1)
-    seen = [SENSORS["camera"](one, engine, recipe, rng).for_timestep(engine.dt) for one in split.train]
-    found = run_recipe(recipe, engine, TrajectorySet(tuple(seen))).parameters
-    turn = built(truth, model).base[2]
+    ground_truth, engine = MujocoVine(model, dt=0.005, level=3, seed=seed), VineSimulator(model, 0.005)
+    procedure, parameter_values = PROCEDURE.by_camera, ground_truth.default_parameters.replace(contact_timeconst=0.01)
+    split = PROCEDURE.record(ground_truth, rng, steps=2000, parameters=parameter_values, from_markers=True, tests=1)
+    seen = [SENSORS["camera"](one, engine, procedure, rng).for_timestep(engine.dt) for one in split.train]
+    found = run_procedure(procedure, engine, TrajectorySet(tuple(seen))).parameters
+    turn = built(ground_truth, model).base[2]
     assert abs(turn) > 0.02 and abs(found.base_turn - turn) < 0.009
-    assert 0.5 * constants.steering_lag < found.steering_lag < constants.steering_lag + 0.2
+    assert 0.5 * parameter_values.steering_lag < found.steering_lag < parameter_values.steering_lag + 0.2
     # Joints are within a fifth of the drawing's, the outer ones up to half as stiff; 2 g at the tip, held, made it a quarter.
-    assert 0.5 < found.bending_stiffness / constants.bending_stiffness < 1.2
+    assert 0.5 < found.bending_stiffness / parameter_values.bending_stiffness < 1.2
     drawn = engine.default_parameters
     errors = [ahead(engine, split.test[0], one) for one in (found, drawn, drawn.replace(**GUESS))]
     assert errors[0] < 0.8 * min(errors[1:])

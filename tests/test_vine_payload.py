@@ -1,4 +1,5 @@
-"""A robot with a load at its tip, a soft clamp, a turned base and a body that remembers, against theory and the twin."""
+"""A robot with a load at its tip, a soft clamp, a turned base and a body that remembers, against theory and the MuJoCo
+model."""
 
 from dataclasses import replace
 
@@ -7,15 +8,15 @@ import pytest
 from scipy.optimize import brentq
 
 from softgym_envs.core.errors import OptionError, StructureError
-from softgym_envs.core.recordings import read_recordings
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.mujoco import VineTwin
-from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.recipe import RECIPE
+from softgym_envs.data.recordings import read_recordings
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.mujoco import MujocoVine
+from softgym_envs.systems.vine.parameters import VineParameters
+from softgym_envs.systems.vine.procedure import PROCEDURE
 from sysid import single_shooting
-from sysid.recipe.stage_problem import stage_problem
+from sysid.procedure.stage_problem import stage_problem
 
 LENGTH, STIFFNESS, DENSITY = 0.1, 0.018, 0.96
 PLAIN = VineParameters(bending_stiffness=STIFFNESS, bending_damping=1e-8, linear_density=DENSITY, drag=0.0)
@@ -103,7 +104,7 @@ def test_a_viscoelastic_beam_rings_and_dies_away_as_its_modulus_says():
     )
 
 
-def test_the_twin_bears_the_same_load_on_the_same_base():
+def test_the_mujoco_model_bears_the_same_load_on_the_same_base():
     """Turned base, tilted gravity, soft clamp, mass and load ahead of the tip: paths of 7 mm agree to 2 %."""
     ours = beam(10)
     parameters = {
@@ -115,9 +116,9 @@ def test_the_twin_bears_the_same_load_on_the_same_base():
         "tip_offset": 0.01,
     }
     parameters |= {"bending_stiffness": STIFFNESS, "bending_damping": 1e-4, "linear_density": DENSITY, "drag": 0.0}
-    twin = VineTwin(ours.model, dt=2e-4, bending="linear")
+    mujoco_model = MujocoVine(ours.model, dt=2e-4, bending="linear")
     controls, ends = np.tile([0.0, 0.03], (1, 20, 1)), []
-    for world in (ours, twin):
+    for world in (ours, mujoco_model):
         states, status = world.rollout(world.initial_state(1), controls, world.parameters_class(**parameters), substeps=50)
         assert status[0] == 0
         ends.append(ours.model.tip(states[0]))
@@ -125,9 +126,9 @@ def test_the_twin_bears_the_same_load_on_the_same_base():
     assert np.ptp(ends[1][:, 1]) > 5e-3
 
 
-def test_what_a_twin_and_a_model_refuse():
+def test_what_a_mujoco_model_and_a_model_refuse():
     with pytest.raises(OptionError, match="no viscoelastic body"):
-        VineTwin(VineModel(viscoelastic=True))
+        MujocoVine(VineModel(viscoelastic=True))
     with pytest.raises(StructureError, match="max_load is -1"):
         VineModel(max_load=-1.0)
     with pytest.raises(StructureError, match="viscoelastic is 1"):
@@ -148,24 +149,24 @@ def test_stiffness_and_base_come_from_markers_at_two_loads(tmp_path):
     """Released straight with 0 and 30 g, two markers at 100 Hz with 20 um of noise, read from CSV files: 99.9 % intervals."""
     model = beam(5, num_markers=2, viscoelastic=True).model
     simulator = VineSimulator(model, dt=1e-3, bending="linear")
-    guess = PLAIN.replace(gravity=9.81, bending_damping=1e-5, relaxation=0.2, relaxation_time=0.03)
-    truth, rng, files = guess.replace(bending_stiffness=0.021, base_turn=0.03), np.random.default_rng(0), []
+    initial_guess = PLAIN.replace(gravity=9.81, bending_damping=1e-5, relaxation=0.2, relaxation_time=0.03)
+    ground_truth, rng, files = initial_guess.replace(bending_stiffness=0.021, base_turn=0.03), np.random.default_rng(0), []
     for load in (0.0, 0.03):
         state = model.straight_state()
         model.split(state).markers[...] = [[0.003, 0.012], [-0.002, -0.014]]
         controls = np.tile([0.0, load], (1, 60, 1))
-        states, _ = simulator.rollout(state[None], controls, truth, substeps=10)
+        states, _ = simulator.rollout(state[None], controls, ground_truth, substeps=10)
         places = 1e3 * (model.marker_places(states[0]) + 2e-5 * rng.standard_normal((61, 2, 2)))
         places[0] = 1e3 * model.marker_places(state)  # where they are fixed is taken from the first row
         rows = np.column_stack([0.01 * np.arange(61), places.reshape(61, -1), np.full(61, 1e3 * load)])
         names = "time [s],marker0.x [mm],marker0.y [mm],marker1.x [mm],marker1.y [mm],control:load [g]"
         files.append(tmp_path / f"{load}.csv")
         np.savetxt(files[-1], rows, fmt="%.5f", delimiter=",", header=names, comments="")
-    runs = [RECIPE.infer_controls(simulator, run.for_timestep(1e-3)) for run in read_recordings(files)]
-    stage = replace(RECIPE.laboratory, free=("bending_stiffness", "base_turn"), free_initial=False, free_motion=True)
-    problem = stage_problem(RECIPE, stage, simulator, TrajectorySet(tuple(runs)), start=guess)
+    runs = [PROCEDURE.infer_controls(simulator, run.for_timestep(1e-3)) for run in read_recordings(files)]
+    stage = replace(PROCEDURE.from_recordings, free=("bending_stiffness", "base_turn"), free_initial=False, free_motion=True)
+    problem = stage_problem(PROCEDURE, stage, simulator, TrajectorySet(tuple(runs)), start=initial_guess)
     result = single_shooting(problem)
     assert result.converged
     for name in stage.free:
-        assert abs(getattr(result.parameters, name) - getattr(truth, name)) < 3.3 * result.std[name]
-        assert result.std[name] < 0.01 * abs(getattr(truth, name))
+        assert abs(getattr(result.parameters, name) - getattr(ground_truth, name)) < 3.3 * result.std[name]
+        assert result.std[name] < 0.01 * abs(getattr(ground_truth, name))

@@ -8,10 +8,10 @@ import pytest
 
 from softgym_envs.rendering.colors import FORCE, RING, TUBE, as_color, tension_colors
 from softgym_envs.rendering.scene import Arrow, Marker, Prism, Segment, Sphere
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.model import VineModel
-from softgym_envs.vine.obstacles import circle, rectangle
-from softgym_envs.vine.picture import NO_FORCES, PICTURE, vine_scene
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.model import VineModel
+from softgym_envs.systems.vine.obstacles import circle, rectangle
+from softgym_envs.systems.vine.picture import NO_FORCES, PICTURE, vine_scene
 
 
 def kinds(scene, kind, color=None):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, StructureError
-from softgym_envs.vine import VineModel, circle, load_scene, polygon, rectangle
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.layouts import Clutter
-from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
-from softgym_envs.vine.obstacles import Polygon, outline, to_local
-from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.systems.vine import VineModel, circle, load_scene, polygon, rectangle
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.layouts import Clutter
+from softgym_envs.systems.vine.mujoco import MujocoVine, MujocoVineParameters
+from softgym_envs.systems.vine.obstacles import Polygon, outline, to_local
+from softgym_envs.systems.vine.parameters import VineParameters
 
 SCENE = """
 [robot]
@@ -136,15 +136,15 @@ def test_bad_simulators_and_constants():
         VineParameters(bending_stiffness=-1.0)
     with pytest.raises(ParameterError, match="takes VineParameters"):
         simulator = VineSimulator()
-        simulator.step(simulator.initial_state(), np.zeros((1, 5)), VineTwinParameters())
+        simulator.step(simulator.initial_state(), np.zeros((1, 5)), MujocoVineParameters())
 
 
-def test_the_twins_tube_overlaps_by_what_its_page_says():
+def test_the_mujoco_models_tube_overlaps_by_what_its_page_says():
     """Random actions in clutter: half of the states that touch below 0.5 mm, nine of ten below 2 mm; ours below 0.1 mm."""
     layout = Clutter(curvature=1.5)
     model, rng = layout.furnish(VineModel()), np.random.default_rng(0)
     poses = [layout.draw(model, rng, 3.0).poses for _ in range(16)]
-    for simulator, half, most in ((VineSimulator(model), 0.05, 0.1), (VineTwin(model), 0.5, 2.0)):
+    for simulator, half, most in ((VineSimulator(model), 0.05, 0.1), (MujocoVine(model), 0.5, 2.0)):
         state = simulator.initial_state(16)
         model.split(state).obstacles[:] = poses
         controls = np.repeat(np.random.default_rng(1).uniform(*simulator.control_bounds, (16, 8, model.nu)), 5, axis=1)

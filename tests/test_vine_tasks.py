@@ -7,12 +7,12 @@ from scipy.optimize import least_squares
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
-from softgym_envs.vine import VineModel
-from softgym_envs.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
-from softgym_envs.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
-from softgym_envs.vine.obstacles import rectangle, segment_distance, to_local
-from softgym_envs.vine.tasks import GOAL_TOLERANCE, MAX_GOAL_SPEED, RANGE, RAYS
-from softgym_envs.vine.ways import bent_axes, random_ways, suggested
+from softgym_envs.systems.vine import VineModel
+from softgym_envs.systems.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
+from softgym_envs.systems.vine.free_paths import bent_axes, random_ways, suggested
+from softgym_envs.systems.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
+from softgym_envs.systems.vine.obstacles import rectangle, segment_distance, to_local
+from softgym_envs.systems.vine.tasks import GOAL_TOLERANCE, MAX_GOAL_SPEED, RANGE, RAYS
 
 IDS = ["VineGrow-v0", "VineNavigate-v0", "VineSqueeze-v0", "VineWall-v0"]
 
@@ -183,7 +183,7 @@ def test_goals_are_outside_of_obstacles_and_away_from_the_robot(layout):
 
 
 def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_through():
-    """The barriers block the suggested ways; one of many random ways to the goal passes all doors freely."""
+    """The barriers block the suggested ways; one of many random ways to the goal passes all entry points freely."""
     layout, rng = Doors(), np.random.default_rng(0)
     model = layout.furnish(VineModel())
     axes = np.concatenate([[way.axis for way in random_ways(model, rng, (1.0, 1.15), 3.0)] for _ in range(20)])
@@ -192,9 +192,9 @@ def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_throug
             poses, goal = layout.draw(model, np.random.default_rng(seed), level)
             boards = [(model.obstacles[k].shape, poses[k]) for k in range(2 * int(level))]
             assert (poses[2 * int(level) : 6, 0] < BEHIND).all()
-            door = poses[:2, :2].mean(axis=0)
+            entry_point = poses[:2, :2].mean(axis=0)
             lines = suggested(model, goal[None])[0]
-            assert np.linalg.norm(lines - door, axis=1).min() > layout.beside - 0.5 * model.link_length
+            assert np.linalg.norm(lines - entry_point, axis=1).min() > layout.beside - 0.5 * model.link_length
             arc = lines[: model.num_links + 1]
             assert min(apart(shape, pose, arc) for shape, pose in boards) < model.radius
             width = np.linalg.norm(poses[0, :2] - poses[1, :2]) - layout.board[1]
@@ -254,7 +254,9 @@ def test_no_free_motion_passes_the_gap():
 
 
 @pytest.mark.parametrize(
-    "layout", [Open(), Open(lengths=(0.4, 0.6)), Doors(), Clutter(), Gap()], ids=["open", "near", "doors", "clutter", "gap"]
+    "layout",
+    [Open(), Open(lengths=(0.4, 0.6)), Doors(), Clutter(), Gap()],
+    ids=["open", "near", "entry_points", "clutter", "gap"],
 )
 def test_goals_are_within_reach(layout):
     """A robot no longer than it grows, with muscles bent no more than the layout says, ends there: found by least squares."""
@@ -341,7 +343,7 @@ def test_layouts_refuse_robots_that_they_are_not_made_for(env_id):
         ("VineGrow-v0", {"goal_length": (0.5, 9.0)}, r"goal_length is \(0\.5, 9\.0\)"),
         ("VineGrow-v0", {"obs_mode": "pixels"}, "obs_mode is 'pixels'"),
         ("VineGrow-v0", {"backend": "bullet"}, "native, mujoco"),
-        ("VineGrow-v0", {"simulator_options": {"colour": 1}}, "'colour'"),
+        ("VineGrow-v0", {"options": {"colour": 1}}, "'colour'"),
         ("VineNavigate-v0", {"level": 4}, r"level is 4, expected a number in \[1, 3\]"),
         ("VineNavigate-v0", {"clutter": "none"}, "random, scattered, paper"),
         ("VineSqueeze-v0", {"control_weight": -1}, "control_weight is -1"),

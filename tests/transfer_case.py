@@ -5,25 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 from agents_models import OneConstant, Pendulum
 
-from agents.planning.cost import FeatureCost
-from agents.study.task import Corrected, Identified, TransferTask
+from agents.control.cost import FeatureCost
+from agents.transfer.task import Corrected, Identified, TransferTask
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from softgym_envs.rooms import room
+from softgym_envs.systems import system
 
 TRUE_GAIN = 2.0
 
 
-def room_case(task, **changes):
-    """A room's own case of a task."""
-    owner = room("vine" if task.startswith("Vine") else "tensegrity")
+def system_case(task, **changes):
+    """A system's own case of a task."""
+    owner = system("vine" if task.startswith("Vine") else "tensegrity")
     return TransferTask(owner, task, **changes)
 
 
 @dataclass(frozen=True)
 class PendulumCase:
-    """Swing to one radian; the truth is the engine with another gain, so the identified engine is the truth."""
+    """Swing to one radian; the ground truth is the engine with another gain, so the identified engine is the ground truth."""
 
     description: str = "pendulum"
     unusable: bool = False
@@ -31,10 +31,10 @@ class PendulumCase:
     def native(self):
         return Pendulum()
 
-    def truth(self):
+    def ground_truth(self):
         return Pendulum()
 
-    def truth_parameters(self):
+    def ground_truth_values(self):
         return OneConstant(gain=TRUE_GAIN)
 
     def recorded(self):
@@ -80,7 +80,7 @@ class PendulumCase:
     def record(self, rng, steps):
         def one(count):
             controls = rng.uniform(-2, 2, (1, count, 1))
-            states, _ = self.truth().rollout(Pendulum().initial_state(1), controls, self.truth_parameters())
+            states, _ = self.ground_truth().rollout(Pendulum().initial_state(1), controls, self.ground_truth_values())
             return Trajectory.from_rollout(Pendulum(), states[0], controls[0])
 
         return DataSplit(*(TrajectorySet((one(n),)) for n in (steps, 20, 40)))

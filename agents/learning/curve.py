@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from softgym_envs.core.files import write_atomically
-from softgym_envs.core.page import BLUE, new_figure, plain_axes
+from softgym_envs.data.page import BLUE, new_figure, plain_axes
 
 from .evaluation import Evaluation
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import check_number
 
-from ..study.statistics import Interval, share
+from ..transfer.statistics import Interval, share
 from .policy import Policy
 
 Controller = Callable[[Any], Policy]
-"""Vector environment -> policy, which may read the environment's internals; see `Room.controllers`."""
+"""Vector environment -> policy, which may read the environment's internals; see `System.controllers`."""
 
 
 class Evaluation(NamedTuple):

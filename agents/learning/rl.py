@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import write_json
-from softgym_envs.core.room import identity_of
 from softgym_envs.core.simulator import check_number
+from softgym_envs.core.system import identity_of
 
 try:
     from stable_baselines3 import PPO, SAC
@@ -57,7 +57,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
     },
 }  # fmt: skip
-"""Algorithm -> settings, if the task's room declares no others (`Room.learning`).
+"""Algorithm -> settings, if the task's system declares no others (`System.learning`).
 
 Keywords of stable-baselines3, and two of ours: "final_rate", to which the learning rate falls linearly, and "shared": whether
 all actuators share one network (`.shared_policy`); the task must then define their observations (`actuator_views`).
@@ -106,7 +106,7 @@ class Training:
     checkpoint_every: int = 100_000
     """Control steps between checkpoints."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that differ from `USUAL`: those of the room (`Room.learning_of`), and the user's."""
+    """Settings that differ from `USUAL`: those of the system (`System.learning_of`), and the user's."""
     also: Mapping[str, Any] = field(default_factory=dict)
     """Further facts that a checkpoint must share."""
 

@@ -21,8 +21,8 @@ from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.simulator import IntArray, Linearization
 
-from ..planning.cost import Cost, Expansion
-from ..planning.plan import Plan
+from ..control.cost import Cost, Expansion
+from ..control.plan import Plan
 from .wrapper import Wrapper
 
 Array = NDArray[np.float64]
@@ -62,18 +62,18 @@ class ForcedSimulator(Wrapper):
 
     @cached_property
     def default_parameters(self) -> Parameters:
-        """The simulator's constants and "realisation", 0 by default."""
+        """The simulator's parameters and "realisation", 0 by default."""
         return self.rows(self.simulator.default_parameters)
 
-    def rows(self, constants: Parameters, *, ensemble: bool = False) -> Parameters:
-        """Constants of one row with realisation 0, or of R + 1 rows with one realisation each."""
-        kind = _with_realisation(type(constants), self.realisations)
+    def rows(self, parameter_values: Parameters, *, ensemble: bool = False) -> Parameters:
+        """Parameters of one row with realisation 0, or of R + 1 rows with one realisation each."""
+        kind = _with_realisation(type(parameter_values), self.realisations)
         index = np.arange(self.realisations + 1.0) if ensemble else np.zeros(1)
-        rows = np.column_stack([constants.to_matrix(len(index)), index])
+        rows = np.column_stack([parameter_values.to_matrix(len(index)), index])
         return kind.from_vector(rows if ensemble else rows[0])
 
     def _parts(self, state: Array, parameters: Parameters | None) -> tuple[Array, Array, Parameters]:
-        """Kicked state (B, nx), time (B,), constants without the realisation."""
+        """Kicked state (B, nx), time (B,), parameters without the realisation."""
         given = parameters or self.default_parameters
         rows = given.to_matrix(len(state))
         inner = type(self.simulator.default_parameters).from_vector(rows[:, :-1])
@@ -107,8 +107,8 @@ class ForcedSimulator(Wrapper):
         wide = np.zeros((rows, n + 1, n + 1))
         wide[:, :n, :n], wide[:, n, n] = A, 1.0
         zeros = np.zeros((rows, 1, nu))
-        constants = np.pad(C, ((0, 0), (0, 1), (0, 1)))
-        return Linearization(wide, np.concatenate([B, zeros], axis=1), constants)
+        parameter_values = np.pad(C, ((0, 0), (0, 1), (0, 1)))
+        return Linearization(wide, np.concatenate([B, zeros], axis=1), parameter_values)
 
     # --- costs and plans -------------------------------------------------------------------------------------------
 
@@ -138,6 +138,6 @@ class ClockCost:
 
 
 def _with_realisation(kind: type[Parameters], count: int) -> type[Parameters]:
-    """Class of constants with one more, "realisation"."""
+    """Class of parameters with one more, "realisation"."""
     extra: Any = ("realisation", float, param(0.0, unit="-", bounds=(0.0, float(count)), source="which random forces act"))
     return make_dataclass(f"Forced{kind.__name__}", [extra], bases=(kind,), frozen=True)

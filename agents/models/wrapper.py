@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Wrapper(ABC):
-    """A `softgym_envs.core.simulator.Simulator` around another one, with its state, controls and constants.
+    """A `softgym_envs.core.simulator.Simulator` around another one, with its state, controls and parameters.
 
     Abstract are `step` and `linearize`.
     """
@@ -32,7 +32,7 @@ class Wrapper(ABC):
 
     @property
     def default_parameters(self) -> Parameters:
-        """Constants before identification."""
+        """Parameters before identification."""
         return self.simulator.default_parameters
 
     @property
@@ -135,5 +135,5 @@ class Wrapper(ABC):
 
 
 def _rows(parameters: Parameters, rows: NDArray[np.intp]) -> Parameters:
-    """Constants of each row, for some rows."""
+    """Parameters of each row, for some rows."""
     return type(parameters).from_vector(parameters.to_vector()[rows])

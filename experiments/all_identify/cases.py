@@ -1,6 +1,6 @@
-"""Recordings of the ladder in every room: a truth, constants drawn by seed, and files as a laboratory has them.
+"""Recordings of the ladder in every system: a ground truth, parameters drawn by seed, and files as a laboratory has them.
 
-Noise is not stated: the command gets none. Constants of a truth are drawn within a factor around
+Noise is not stated: the command gets none. Parameters of a ground truth are drawn within a factor around
 the defaults, a fit starts a factor of 3 off in each, either way.
 """
 
@@ -14,30 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from softgym_envs.box.experiments import NOISE as POSE
-from softgym_envs.box.experiments import thrown
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.sensors import SENSORS
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.loop.manipulation import STILL
-from softgym_envs.loop.model import ARM, FRICTION
-from softgym_envs.loop.recipe import manipulation
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.recipe import CAMERA, PERIOD
-from softgym_envs.rooms import room
-from softgym_envs.tensegrity.recipe import BODY
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.mujoco import VineTwin
-from softgym_envs.vine.recipe import along_body
+from softgym_envs.data.sensors import SENSORS
+from softgym_envs.systems import system
+from softgym_envs.systems.box.experiments import NOISE as POSE
+from softgym_envs.systems.box.experiments import thrown
+from softgym_envs.systems.loop.manipulation import STILL
+from softgym_envs.systems.loop.model import ARM, FRICTION
+from softgym_envs.systems.loop.procedure import manipulation
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.procedure import CAMERA, PERIOD
+from softgym_envs.systems.tensegrity.procedure import BODY
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.mujoco import MujocoVine
+from softgym_envs.systems.vine.procedure import along_body
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.jitosho2021.experiments import BEAM, scene_text
 
 FACTOR = 1.4
-"""Constants of a truth are within this factor of the defaults."""
+"""Parameters of a ground truth are within this factor of the defaults."""
 OFF = 3.0
-"""Factor between start and truth, either way."""
+"""Factor between start and ground truth, either way."""
 POINTS = 5e-4
 """[m] Noise of the camera before the vine."""
 FPS = 240.0
@@ -49,22 +49,22 @@ and positions change by millimetres with the step, which fits to frames of a cam
 SOON = 0.25
 """[s] Horizon of predictions for a thrown box: later, throws diverge."""
 ANGLES, TORQUES = 2e-3, 0.2
-"""[rad, N m] Noise of the loop's sensors, where a twin has none of its own."""
+"""[rad, N m] Noise of the loop's sensors, where a MuJoCo model has none of its own."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A truth's recording, and its known constants."""
+    """A ground truth's recording, and its known parameters."""
 
     recordings: tuple[Trajectory, ...]
     """Recordings as a laboratory has them; of several all but the last are fitted, or the first `fitted`."""
     more: tuple[Trajectory, ...]
-    """Further recordings of that truth, to which nothing is fitted."""
+    """Further recordings of that ground truth, to which nothing is fitted."""
     true: dict[str, float]
-    """True values of the constants to identify."""
+    """True values of the parameters to identify."""
     start: Parameters
     miss: Callable[[Parameters], float]
-    """Fitted constants -> error of their predictions, from the true state, over the noise."""
+    """Fitted parameters -> error of their predictions, from the true state, over the noise."""
     model: str | None = None
     """Text of a structure's file."""
     fitted: int | None = None
@@ -72,15 +72,15 @@ class Made:
 
 
 def world(name: str, level: str, seed: int) -> Any:
-    """The truth: our engine ("own"), or the twin."""
-    robot = room(name)
+    """The ground truth: our engine ("own"), or the MuJoCo model."""
+    robot = system(name)
     return (
         robot.simulator() if level == "own" else robot.simulator(backend="mujoco", options={"level": int(level), "seed": seed})
     )
 
 
 def drawn(defaults: Parameters, names: tuple[str, ...], rng: np.random.Generator) -> dict[str, float]:
-    """Constants within `FACTOR` of the defaults."""
+    """Parameters within `FACTOR` of the defaults."""
     return {name: float(getattr(defaults, name) * FACTOR ** rng.uniform(-1.0, 1.0)) for name in names}
 
 
@@ -93,29 +93,30 @@ def off(engine: Any, true: dict[str, float], rng: np.random.Generator) -> Parame
 
 def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     """Block and particles: positions of a camera; friction drawn between 0.1 and 0.45; held out: more falls, and launches."""
-    truth, engine = world(name, level, seed), room(name).simulator()
-    recipe = load(room(name).recipe)
+    ground_truth, engine = world(name, level, seed), system(name).simulator()
+    procedure = load(system(name).procedure)
     friction = float(rng.uniform(0.1, 0.45))
-    free = next(n for n in truth.default_parameters.names() if n.startswith("friction"))
-    constants, experiment = truth.default_parameters.replace(**{free: friction}), recipe.experiments[0]
-    steps = experiment.steps_on(truth, engine)
+    free = next(n for n in ground_truth.default_parameters.names() if n.startswith("friction"))
+    parameter_values, experiment = ground_truth.default_parameters.replace(**{free: friction}), procedure.experiments[0]
+    steps = experiment.steps_on(ground_truth, engine)
 
-    def filmed() -> Trajectory:
-        found = recipe.record_one(experiment.name, truth, rng, steps=steps, parameters=constants)
+    def from_markers() -> Trajectory:
+        found = procedure.record_one(experiment.name, ground_truth, rng, steps=steps, parameters=parameter_values)
         return found if level == "own" or name != "particles" else thinned(found, round(engine.dt / found.period))
 
-    recording = filmed()
+    recording = from_markers()
     start = engine.default_parameters.replace(**{free: float(np.clip(friction * OFF ** rng.choice([-1, 1]), 0.0, 1.0))})
     # The string takes the block to its pulley in a second: one remains to predict only if it is thrown back first.
     others = tuple(
-        launched(truth, constants, rng) if name == "block" else filmed() for _ in range(13 if name == "block" else 4)
+        launched(ground_truth, parameter_values, rng) if name == "block" else from_markers()
+        for _ in range(13 if name == "block" else 4)
     )
     kept = 9 if name == "block" else 2
 
     def miss(found: Parameters) -> float:
         count = min(round(1.0 / recording.period), recording.num_steps)
         controls, ends = recording.controls[None, :count], []
-        for one, parameters in ((engine, found), (truth, constants)):
+        for one, parameters in ((engine, found), (ground_truth, parameter_values)):
             states, _ = one.rollout(one.initial_state(1), controls, parameters, substeps=round(recording.period / one.dt))
             ends.append(states[0, -1, [one.state_names.index(n) for n in recording.names]])
         sigma = np.array([CAMERA[n.split(".")[-1]] for n in recording.names])
@@ -124,13 +125,13 @@ def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     return Made((recording, *others[:kept]), others[kept:], {free: friction}, start, miss, fitted=1)
 
 
-def launched(truth: Any, constants: Parameters, rng: np.random.Generator) -> Trajectory:
+def launched(ground_truth: Any, parameter_values: Parameters, rng: np.random.Generator) -> Trajectory:
     """The block, thrown against the pull of its string, 1.26 s."""
-    state = truth.initial_state(1)[0]
+    state = ground_truth.initial_state(1)[0]
     for entry, value in (("vx", rng.uniform(-2.2, -1.5)), ("vy", rng.uniform(-0.2, 0.2)), ("omega", rng.uniform(-1.0, 1.0))):
-        state[truth.state_names.index(entry)] = value
-    controls = np.zeros((round(1.26 / PERIOD), truth.nu))
-    return record(truth, state, controls, constants, noise=CAMERA, rng=rng, period=PERIOD)
+        state[ground_truth.state_names.index(entry)] = value
+    controls = np.zeros((round(1.26 / PERIOD), ground_truth.nu))
+    return record(ground_truth, state, controls, parameter_values, noise=CAMERA, rng=rng, period=PERIOD)
 
 
 def thinned(recording: Trajectory, keep: int) -> Trajectory:
@@ -145,11 +146,11 @@ def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     del name
     fine = 1.0 / (FPS * 8)
     engine = VineSimulator(BEAM, 1.0 / (FPS * 2), "linear")
-    truth: Any = VineSimulator(BEAM, fine, "linear")
+    ground_truth: Any = VineSimulator(BEAM, fine, "linear")
     if level != "own":
-        truth = VineTwin(BEAM, dt=fine, bending="linear", level=int(level), seed=seed)
-    true = drawn(truth.default_parameters, ("bending_stiffness", "bending_damping"), rng)
-    constants = truth.default_parameters.replace(**true)
+        ground_truth = MujocoVine(BEAM, dt=fine, bending="linear", level=int(level), seed=seed)
+    true = drawn(ground_truth.default_parameters, ("bending_stiffness", "bending_damping"), rng)
+    parameter_values = ground_truth.default_parameters.replace(**true)
     share = np.linspace(0.0, 1.0, 21)
     names = tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")
 
@@ -163,32 +164,32 @@ def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
         return Trajectory(times, controls[0], points, names, units, one.control_names, ("m/s",), 1, {"source": "camera"})
 
     bends = rng.choice([-1, 1]) * rng.uniform(0.6, 1.0, 2) * (1, -1)
-    clean = [swung(truth, constants, bend) for bend in bends]
+    clean = [swung(ground_truth, parameter_values, bend) for bend in bends]
 
     def miss(found: Parameters) -> float:
         return float(np.sqrt(np.mean((swung(engine, found, bends[1]).values - clean[1].values)[-24:] ** 2))) / POINTS
 
     fitted = clean[0].with_noise(rng, POINTS)
-    start = off(engine, true, rng).replace(linear_density=truth.default_parameters.linear_density)
+    start = off(engine, true, rng).replace(linear_density=ground_truth.default_parameters.linear_density)
     arcs = rng.choice([-1, 1], 7) * rng.uniform(0.6, 1.0, 7)
-    others = tuple(swung(truth, constants, arc, 1.75).with_noise(rng, POINTS) for arc in arcs)
+    others = tuple(swung(ground_truth, parameter_values, arc, 1.75).with_noise(rng, POINTS) for arc in arcs)
     return Made((fitted, *others[:5]), others[5:], true, start, miss, scene_text(BEAM), fitted=1)
 
 
 def box(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     """A cube of 10 cm before cameras at 148 Hz: twelve throws that are fitted, and six more."""
-    truth, engine, recipe = world(name, level, seed), room(name).simulator(), load(room(name).recipe)
-    truth = replace(truth, dt=engine.dt / 4) if level == "own" else truth
-    defaults = truth.default_parameters
+    ground_truth, engine, procedure = world(name, level, seed), system(name).simulator(), load(system(name).procedure)
+    ground_truth = replace(ground_truth, dt=engine.dt / 4) if level == "own" else ground_truth
+    defaults = ground_truth.default_parameters
     true = {"friction": rng.uniform(0.1, 0.6), "inertia": rng.uniform(0.8, 1.4), "rounding": rng.uniform(1e-3, 5e-3)}
     if level == "own":
         true["restitution"] = rng.uniform(0.1, 0.6)
     true = {name: float(value) for name, value in true.items()}
-    constants, tossed = defaults.replace(**true), recipe.experiments[0]
-    steps, ahead = tossed.steps_on(truth, engine), round(SOON / engine.dt)
+    parameter_values, tossed = defaults.replace(**true), procedure.experiments[0]
+    steps, ahead = tossed.steps_on(ground_truth, engine), round(SOON / engine.dt)
 
     def seen() -> Trajectory:
-        found = recipe.record_one(tossed.name, truth, rng, steps=steps, parameters=constants)
+        found = procedure.record_one(tossed.name, ground_truth, rng, steps=steps, parameters=parameter_values)
         return found.for_timestep(engine.dt)
 
     recordings = [seen() for _ in range(18)]
@@ -196,7 +197,7 @@ def box(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
     def miss(found: Parameters) -> float:
         ends = []
-        for one, parameters in ((engine, found), (truth, constants)):
+        for one, parameters in ((engine, found), (ground_truth, parameter_values)):
             often = round(engine.dt / one.dt)
             begin = np.tile(one.initial_state(1), (len(starts), 1))
             begin[:, : starts.shape[1]] = starts
@@ -210,15 +211,15 @@ def box(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
 def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     """The elbow under random excitations, twice 8 s, one held out: angle, rate and activations with noise."""
-    truth, engine, recipe = world(name, level, seed), room(name).simulator(), load(room(name).recipe)
-    free = recipe.stages[0].free_of(engine)
+    ground_truth, engine, procedure = world(name, level, seed), system(name).simulator(), load(system(name).procedure)
+    free = procedure.stages[0].free_of(engine)
     true = drawn(
-        truth.default_parameters, (*(n for n in free if n.endswith("force")), "damping", "rise_time", "fall_time"), rng
+        ground_truth.default_parameters, (*(n for n in free if n.endswith("force")), "damping", "rise_time", "fall_time"), rng
     )
-    constants = truth.default_parameters.replace(**true)
+    parameter_values = ground_truth.default_parameters.replace(**true)
     noise = dict(zip(engine.state_names, (*list(ELBOW.values())[:2], *[ELBOW["activation"]] * 2), strict=True))
-    steps = recipe.experiment("excited").steps_on(truth, engine)
-    clean = [recipe.record_one("excited", truth, rng, steps=steps, parameters=constants) for _ in range(3)]
+    steps = procedure.experiment("excited").steps_on(ground_truth, engine)
+    clean = [procedure.record_one("excited", ground_truth, rng, steps=steps, parameters=parameter_values) for _ in range(3)]
     noisy = tuple(recording.with_noise(rng, noise) for recording in clean)
 
     def miss(found: Parameters) -> float:
@@ -232,13 +233,13 @@ def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
 
 def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
-    """A manipulation of 8 s: angles and torques with noise and bias; a twin from level 1 on has its own."""
-    truth, engine = world(name, level, seed), room(name).simulator()
+    """A manipulation of 8 s: angles and torques with noise and bias; a MuJoCo model from level 1 on has its own."""
+    ground_truth, engine = world(name, level, seed), system(name).simulator()
     true = {"theta_stiffness": float(rng.uniform(2.0, 7.0)), "psi_stiffness": float(rng.uniform(0.5, 2.5))}
     more = {"loop_damping": float(rng.uniform(0.015, 0.04)), "arm_damping": float(rng.uniform(0.4, 1.2))}
     dry = dict(zip(FRICTION, rng.uniform(0.0, 0.15, len(ARM)), strict=True)) if level in ("own", "0") else {}
-    constants, state = truth.default_parameters.replace(**true, **more, **dry), rng.bit_generator.state
-    recording = manipulation(truth, rng, steps=round(8.0 / truth.dt), parameters=constants)
+    parameter_values, state = ground_truth.default_parameters.replace(**true, **more, **dry), rng.bit_generator.state
+    recording = manipulation(ground_truth, rng, steps=round(8.0 / ground_truth.dt), parameters=parameter_values)
     if level in ("own", "0"):
         bias = 0.2 * rng.choice([-1.0, 1.0], len(ARM))
         torques = recording.controls + bias + TORQUES * rng.standard_normal(recording.controls.shape)
@@ -246,9 +247,13 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
     def miss(found: Parameters) -> float:
         """Error of the torques for the same motion, without their mean, over the noise."""
-        clean = replace(truth, effects={**truth.sizes, **dict.fromkeys(FLAWS, 0.0)}) if level not in ("own", "0") else truth
+        clean = (
+            replace(ground_truth, effects={**ground_truth.sizes, **dict.fromkeys(FLAWS, 0.0)})
+            if level not in ("own", "0")
+            else ground_truth
+        )
         told = []
-        for one, parameters in ((clean, constants), (engine, found)):
+        for one, parameters in ((clean, parameter_values), (engine, found)):
             again = np.random.default_rng()
             again.bit_generator.state = state
             torques = manipulation(one, again, steps=round(8.0 / one.dt), parameters=parameters).controls
@@ -261,13 +266,15 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
 def tensegrity(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     """A SUPERball with a rod held, driven before cameras: 120 Hz, 2 mm, gaps, outliers, 20 ms late; 2 s; held out, 2.75 s."""
-    truth, recipe = world(name, level, seed), load(room(name).recipe)
-    engine: Any = room(name).simulator()
-    true = drawn(truth.default_parameters, BODY, rng)
+    ground_truth, procedure = world(name, level, seed), load(system(name).procedure)
+    engine: Any = system(name).simulator()
+    true = drawn(ground_truth.default_parameters, BODY, rng)
     true["cable_damping"] /= FACTOR if true["cable_damping"] > BEARS else 1.0
-    constants, air = truth.default_parameters.replace(**true), recipe.experiments[0].name
+    parameter_values, air = ground_truth.default_parameters.replace(**true), procedure.experiments[0].name
     exact = [
-        recipe.record_one(air, truth, rng, steps=round(duration / truth.dt), parameters=constants, filmed=True)
+        procedure.record_one(
+            air, ground_truth, rng, steps=round(duration / ground_truth.dt), parameters=parameter_values, from_markers=True
+        )
         for duration in (2.0, *[2.75] * 5)
     ]
     held = replace(engine, fixed_rod=0)
@@ -280,7 +287,7 @@ def tensegrity(name: str, level: str, seed: int, rng: np.random.Generator) -> Ma
         nodes = engine.model.node_positions(states[:, -1]) - engine.model.node_positions(values[first + ahead])
         return float(np.sqrt(np.mean(nodes**2))) / LAB.noise
 
-    seen = tuple(LAB(recording, engine, recipe, rng) for recording in exact)
+    seen = tuple(LAB(recording, engine, procedure, rng) for recording in exact)
     return Made(seen[:4], seen[4:], true, off(engine, true, rng), miss, fitted=1)
 
 
@@ -299,7 +306,7 @@ CASES: dict[str, Callable[[str, str, int, np.random.Generator], Made]] = {
 
 
 def files(made: Made, folder: Path) -> dict[str, Any]:
-    """Write the files of a truth; also the command's arguments for them."""
+    """Write the files of a ground truth; also the command's arguments for them."""
     TrajectorySet(made.recordings).save(folder / "run.h5")
     made.start.save(folder / "start.toml")
     more: dict[str, Any] = {}

@@ -1,21 +1,22 @@
-"""Verdicts of the documented command over drawn truths: level x room, right or wrong.
+"""Diagnostics of the documented command over drawn ground truths: level x system, right or wrong.
 
-    python experiments/all_identify/drawn.py  # 20 truths per level and room
-    python experiments/all_identify/drawn.py --truths 5 --rooms particles --levels own 2
+    python experiments/all_identify/drawn.py  # 20 ground truths per level and system
+    python experiments/all_identify/drawn.py --ground-truths 5 --systems particles --levels own 2
     python experiments/all_identify/drawn.py --jobs 16  # as many at a time; the first ones compile the kernels
 
-A truth is our engine ("own": the model's own class) or the hard twin of a level, its constants drawn by seed (cases.py). It is
-recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify ROOM --data FILE --start
-START`, where START is a factor of 3 off in every constant, either way. Counted are
+A ground truth is our engine ("own": the model's own class) or the mismatched model of a level, its parameters drawn by seed
+(cases.py). It is
+recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify SYSTEM --data FILE --start
+START`, where START is a factor of 3 off in every parameter, either way. Counted are
 
-* explains: the verdict that the residuals are noise;
+* explains: the diagnostic that the residuals are noise;
 * misses: the fitted model's prediction from the true state is off by more than the noise, 1 s ahead or at the recording's end;
 * identified: the headline without reservations; falsely: some number is more than three half widths of its interval off;
-* inside: number of intervals that contain the truth;
-* misfit: the test statistic behind "explains"; `roc.py` measures how well it separates the two kinds of truths;
-* bands: number of predictions on another recording of that truth inside the fit's 90 % bands, 0.5 and 1 s ahead.
+* inside: number of intervals that contain the ground truth;
+* misfit: the test statistic behind "explains"; `roc.py` measures how well it separates the two kinds of ground truths;
+* bands: number of predictions on another recording of that ground truth inside the fit's 90 % bands, 0.5 and 1 s ahead.
 
-Finished truths are not run again, except those of older commits without misfit or bands.
+Finished ground truths are not run again, except those of older commits without misfit or bands.
 Writes numbers.json and table.md into results/all_identify_drawn.
 """
 
@@ -39,17 +40,17 @@ import tyro
 from cases import CASES, files
 from roc import table_of as roc_of
 
-from agents.study.jobs import in_processes
+from agents.transfer.jobs import in_processes
 from softgym_envs.core.files import git_commit, write_atomically
-from softgym_envs.core.recipe import EXPERIMENT
-from softgym_envs.rooms import room
-from sysid.data.view import View
-from sysid.judgement.bands import scores
-from sysid.judgement.step import in_steps_of
-from sysid.recipe.stage_problem import stage_problem
+from softgym_envs.core.procedure import EXPERIMENT
+from softgym_envs.systems import system
+from sysid.diagnostics.prediction_intervals import scores
+from sysid.diagnostics.step import in_steps_of
+from sysid.problem.recording_parameters import RecordingParameters
+from sysid.procedure.stage_problem import stage_problem
 
 WITHOUT_BANDS = ("loop", "box")
-"""Rooms whose recordings begin at states that a prediction cannot know (an arm that a controller holds), or are fitted over a
+"""Systems whose recordings begin at states that a prediction cannot know (an arm that a controller holds), or are fitted over a
 quarter of a second only, before throws diverge."""
 
 
@@ -57,13 +58,13 @@ quarter of a second only, before throws diverge."""
 class Args:
     """Options of the ladder."""
 
-    truths: int = 20
-    """Truths per level and room."""
-    rooms: tuple[str, ...] = tuple(CASES)
+    ground_truths: int = 20
+    """Ground truths per level and system."""
+    systems: tuple[str, ...] = tuple(CASES)
     levels: tuple[str, ...] = ("own", "0", "1", "2", "3")
     """"own": our engine."""
     first: int = 500
-    """Seed of the first truth."""
+    """Seed of the first ground truth."""
     jobs: int = 1
     """Processes."""
     out: Path = Path("results/all_identify_drawn")
@@ -83,25 +84,25 @@ def identify() -> Any:
 
 
 def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Record, identify and judge one truth."""
+    """Record, identify and judge one ground truth."""
     made = CASES[name](name, level, seed, np.random.default_rng([seed, len(level), ord(level[0])]))
     module, said, begin = identify(), io.StringIO(), time.process_time()
     args = module.Args(name, **files(made, folder))
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = module.main(args)
     seconds = round(time.process_time() - begin, 1)
-    row: dict[str, Any] = {"room": name, "level": level, "seed": seed, "true": made.true, "code": code, "seconds": seconds}
+    row: dict[str, Any] = {"system": name, "level": level, "seed": seed, "true": made.true, "code": code, "seconds": seconds}
     written = sorted((folder / "fit").rglob("fit.json"), key=lambda path: path.stat().st_mtime_ns)
     if not (folder / "fit" / "fit.toml").exists():  # a stage may have finished, and the next one not
         return {**row, "said": said.getvalue()[-300:]}
-    fit = json.loads(written[-1].read_text())  # of a recipe's last stage
+    fit = json.loads(written[-1].read_text())  # of a procedure's last stage
     found = {e["name"]: e for e in fit["estimates"] if e["name"] in made.true}
     numbers = {name: [float(end) for end in e["interval"]] for name, e in found.items() if not e["hidden"]}
     values, headline = {name: float(e["value"]) for name, e in found.items()}, fit["diagnostics"][0]
     wrong = [abs(values[name] - made.true[name]) > 1.5 * (high - low) for name, (low, high) in numbers.items()]
-    constants = type(made.start).load(folder / "fit" / "fit.toml", made.start)
+    parameter_values = type(made.start).load(folder / "fit" / "fit.toml", made.start)
     with contextlib.redirect_stdout(said):
-        held = inside_bands(args, folder / "more.h5", constants, fit)
+        held = inside_bands(args, folder / "more.h5", parameter_values, fit)
     return {
         **row,
         "explains": fit["explained"],
@@ -111,7 +112,7 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
         "intervals": numbers,
         "inside": {name: low <= made.true[name] <= high for name, (low, high) in numbers.items()},
         "false": headline["severity"] == "ok" and any(wrong),
-        "miss": made.miss(constants),
+        "miss": made.miss(parameter_values),
         "bands": held,
         "diagnostics": [d["sentence"] for d in fit["diagnostics"]],
     }
@@ -123,33 +124,33 @@ def alone(name: str, level: str, seed: int) -> dict[str, Any]:
         return one(name, level, seed, Path(folder))
 
 
-def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
+def inside_bands(args: Any, more: Path, parameter_values: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
     """Horizon and kind -> number of predictions on held-out recordings inside the band, and number of all.
 
     Args:
         args: Arguments of the fit's command.
         more: File of those recordings.
-        constants: Fitted constants.
+        parameter_values: Fitted parameters.
         fit: Report of the fit.
     """
     found: dict[str, list[int]] = {}
     if not (fit["bands"] and more.exists()):
         return found
     module = identify()
-    recipe, simulator, fitted = module.world(args, room(args.room))
-    *_, unseen = module.world(replace(args, data=(more,)), room(args.room))
-    if len(recipe.stages) > 1 and all(EXPERIMENT in recording.metadata for recording in fitted):  # as the command decides
-        problem = stage_problem(recipe, recipe.stages[-1], simulator, fitted, start=constants)
+    procedure, simulator, fitted = module.world(args, system(args.system))
+    *_, unseen = module.world(replace(args, data=(more,)), system(args.system))
+    if len(procedure.stages) > 1 and all(EXPERIMENT in recording.metadata for recording in fitted):  # as the command decides
+        problem = stage_problem(procedure, procedure.stages[-1], simulator, fitted, start=parameter_values)
     else:
-        stage = module.stage_of(args, recipe)
-        problem = module.problem_of(args, recipe, stage, simulator, fitted)
+        stage = module.stage_of(args, procedure)
+        problem = module.problem_of(args, procedure, stage, simulator, fitted)
         if any(d["code"] == "other_simulator" for d in fit["diagnostics"]):
             problem = in_steps_of(problem, stage.instead(problem.before or problem.simulator))
         unseen = [recording.for_timestep(problem.simulator.dt) for recording in unseen]
-    problem = problem.replace(view=View(**fit["view"]))
+    problem = problem.replace(view=RecordingParameters(**fit["view"]))
     kinds = [band["kind"] for band in fit["bands"] if band["horizon"] == fit["bands"][0]["horizon"]]
     for recording in unseen:
-        for horizon, errors in scores(problem, constants, recording).items():
+        for horizon, errors in scores(problem, parameter_values, recording).items():
             for band in (band for band in fit["bands"] if band["horizon"] == horizon):
                 held = errors[:, kinds.index(band["kind"])] <= band["size"]
                 count = found.setdefault(f"{horizon:g} s, {band['kind']}", [0, 0])
@@ -159,11 +160,11 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
 
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
-    head = "| room | level | truths | explains | misses by more than the noise | of these: does not explain | identified |"
-    lines = [f"{head} falsely | intervals that hold the truth | predictions inside 90 % bands |", "| --- " * 10 + "|"]
-    for name in dict.fromkeys(row["room"] for row in rows):
-        for level in sorted({row["level"] for row in rows if row["room"] == name}, key=("own", "0", "1", "2", "3").index):
-            some = [row for row in rows if (row["room"], row["level"]) == (name, level)]
+    head = "| system | level | ground truths | explains | misses by more than the noise | of these: does not explain | identified |"
+    lines = [f"{head} falsely | intervals that hold the ground truth | predictions inside 90 % bands |", "| --- " * 10 + "|"]
+    for name in dict.fromkeys(row["system"] for row in rows):
+        for level in sorted({row["level"] for row in rows if row["system"] == name}, key=("own", "0", "1", "2", "3").index):
+            some = [row for row in rows if (row["system"], row["level"]) == (name, level)]
             judged = [row for row in some if "explains" in row]
             missing = [row for row in judged if row["miss"] > 1.0]
             count = {key: sum(bool(row[key]) for row in judged) for key in ("explains", "identified", "false")}
@@ -200,28 +201,28 @@ def as_text(rows: list[dict[str, Any]]) -> str:
 
 
 def key_of(row: dict[str, Any]) -> tuple[str, str, int]:
-    """Key of a row's truth."""
-    return row["room"], row["level"], row["seed"]
+    """Key of a row's ground truth."""
+    return row["system"], row["level"], row["seed"]
 
 
 def older(row: dict[str, Any]) -> bool:
     """Whether a row comes from an older commit, without misfit or bands."""
-    return "explains" in row and ("misfit" not in row or not (row["bands"] or row["room"] in WITHOUT_BANDS))
+    return "explains" in row and ("misfit" not in row or not (row["bands"] or row["system"] in WITHOUT_BANDS))
 
 
 def main(args: Args) -> None:
-    """Run all truths."""
+    """Run all ground truths."""
     path = args.out / "numbers.json"
     done = {key_of(row) for row in read(path) if not older(row)}
-    seeds = range(args.first, args.first + args.truths)
-    keys = [key for key in product(args.rooms, args.levels, seeds) if key not in done]
+    seeds = range(args.first, args.first + args.ground_truths)
+    keys = [key for key in product(args.systems, args.levels, seeds) if key not in done]
     with contextlib.closing(in_processes(alone, sorted(keys, key=lambda key: key[2]), args.jobs)) as found:
         for _, ended in found:
             row = ended.result()
             rows = [other for other in read(path) if key_of(other) != key_of(row)] + [row]  # others may write, too
             write_atomically(path, as_text(rows).encode())
             write_atomically(args.out / "table.md", table_of(rows).encode())
-            print(f"{row['room']} {row['level']} {row['seed']}: {row['seconds']} s", flush=True)
+            print(f"{row['system']} {row['level']} {row['seed']}: {row['seconds']} s", flush=True)
     print(table_of(read(path)))
 
 

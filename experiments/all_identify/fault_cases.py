@@ -1,6 +1,6 @@
-"""The thirteen truths with formerly wrong verdicts: recordings as a laboratory has them, and the command's arguments.
+"""The thirteen ground truths with formerly wrong diagnostics: recordings as a laboratory has them, and the command's arguments.
 
-Noise is not stated. A given start is a factor of 3 off in every constant to identify, either way.
+Noise is not stated. A given start is a factor of 3 off in every parameter to identify, either way.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 
 from softgym_envs.core import lie
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.recipe import EXPERIMENT
-from softgym_envs.core.sensors import Sensor
+from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.mujoco import BlockTwin
-from softgym_envs.rigid.parameters import BlockParameters
-from softgym_envs.rooms import room
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.experiments import record_in_air
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, native_constants
-from softgym_envs.tensegrity.parameters import CONTACT
-from softgym_envs.tensegrity.recipe import BODY
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.mujoco import VineTwin
-from softgym_envs.vine.recipe import BODY as VINE
-from softgym_envs.vine.recipe import TUBE, along_body
+from softgym_envs.data.sensors import Sensor
+from softgym_envs.systems import system
+from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.mujoco import MujocoBlock
+from softgym_envs.systems.rigid.parameters import BlockParameters
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.experiments import record_in_air
+from softgym_envs.systems.tensegrity.mujoco import MujocoTensegrity, native_constants
+from softgym_envs.systems.tensegrity.parameters import CONTACT
+from softgym_envs.systems.tensegrity.procedure import BODY
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.mujoco import MujocoVine
+from softgym_envs.systems.vine.procedure import BODY as VINE
+from softgym_envs.systems.vine.procedure import TUBE, along_body
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.jitosho2021.experiments import BEAM, scene_text
@@ -54,16 +54,16 @@ STATES = {"m": 1e-3, "-": 1e-3, "m/s": 1e-2, "rad/s": 1e-2}
 
 @dataclass(frozen=True)
 class Asked:
-    """A truth's known constants, and the inputs of the documented command."""
+    """A ground truth's known parameters, and the inputs of the documented command."""
 
-    room: str
+    system: str
     recordings: tuple[Trajectory, ...]
     true: dict[str, float]
     start: Parameters | None = None
     words: tuple[str, ...] = ()
     """Further arguments of the command."""
     stages: tuple[str, ...] = ()
-    """Stages of the recipe to run one after another, each from the constants before; none: those of the command."""
+    """Stages of the procedure to run one after another, each from the parameters before; none: those of the command."""
     model: str | None = None
     """Text of the structure's file."""
     csv: bool = True
@@ -75,41 +75,41 @@ class Row(NamedTuple):
 
     text: str
     make: Callable[[int], Asked]
-    """Seed -> truth."""
+    """Seed -> ground truth."""
     seeds: int
 
 
 # --- tensegrity --------------------------------------------------------------------------------------------------------
 
 
-def flights(truth: Any, seed: int, steps: int, constants: Parameters | None = None, **more: Any) -> Trajectory:
+def flights(ground_truth: Any, seed: int, steps: int, parameter_values: Parameters | None = None, **more: Any) -> Trajectory:
     """Flights with a rod held and motors driven, one row of states per millisecond."""
-    return load(room("tensegrity").recipe).record_one(
-        "air", truth, np.random.default_rng(seed), steps=steps, parameters=constants, **more
+    return load(system("tensegrity").procedure).record_one(
+        "air", ground_truth, np.random.default_rng(seed), steps=steps, parameters=parameter_values, **more
     )
 
 
 def hand_built(seed: int) -> Asked:
-    """The whole recipe on a robot with gains within 15 % and rest lengths within 2 %."""
-    truth = TensegrityTwin(effects={"gain_spread": 0.15, "rest_spread": 0.02}, seed=seed)
-    recipe, rng = load(room("tensegrity").recipe), np.random.default_rng(seed)
+    """The whole procedure on a robot with gains within 15 % and rest lengths within 2 %."""
+    ground_truth = MujocoTensegrity(effects={"gain_spread": 0.15, "rest_spread": 0.02}, seed=seed)
+    procedure, rng = load(system("tensegrity").procedure), np.random.default_rng(seed)
     data = (
-        recipe.record_one("air", truth, rng, steps=5000),
-        *(recipe.record_one("throws", truth, rng, steps=1000) for _ in "123"),
+        procedure.record_one("air", ground_truth, rng, steps=5000),
+        *(procedure.record_one("throws", ground_truth, rng, steps=1000) for _ in "123"),
     )
-    return Asked("tensegrity", data, body_of(truth), csv=False)
+    return Asked("tensegrity", data, body_of(ground_truth), csv=False)
 
 
-def body_of(truth: Any) -> dict[str, float]:
-    """The truth's constants of the body."""
-    return {name: float(getattr(truth.default_parameters, name)) for name in BODY}
+def body_of(ground_truth: Any) -> dict[str, float]:
+    """The ground truth's parameters of the body."""
+    return {name: float(getattr(ground_truth.default_parameters, name)) for name in BODY}
 
 
-def by_states(truth: Any, seed: int, steps: int, true: dict[str, float] | None = None, **noise: Any) -> Asked:
-    """States in the air, through the recipe's two stages of the body."""
-    engine, rng = room("tensegrity").simulator(), np.random.default_rng(seed)
-    true = true or body_of(truth)
-    data = flights(truth, seed, steps, truth.default_parameters.replace(**true))
+def by_states(ground_truth: Any, seed: int, steps: int, true: dict[str, float] | None = None, **noise: Any) -> Asked:
+    """States in the air, through the procedure's two stages of the body."""
+    engine, rng = system("tensegrity").simulator(), np.random.default_rng(seed)
+    true = true or body_of(ground_truth)
+    data = flights(ground_truth, seed, steps, ground_truth.default_parameters.replace(**true))
     if noise:
         data = data.with_noise(
             rng, {n: noise["by"][u] for n, u in zip(data.names, data.units, strict=True) if u in noise["by"]}
@@ -118,35 +118,35 @@ def by_states(truth: Any, seed: int, steps: int, true: dict[str, float] | None =
 
 
 def exact_motors(seed: int) -> Asked:
-    """The nominal twin: our engine's model of its motors is exact."""
-    return by_states(TensegrityTwin(), seed, 1000)
+    """The nominal MuJoCo model: our engine's model of its motors is exact."""
+    return by_states(MujocoTensegrity(), seed, 1000)
 
 
 def late(seed: int) -> Asked:
     """Commands act 30 ms late; states are recorded, with the motors at zero for the first 0.1 s."""
-    truth, rng = TensegrityTwin(effects={"latency": 0.03}), np.random.default_rng(seed)
-    asked = by_states(truth, seed, 1000)
-    data = record_in_air(truth, rng, duration=1.0, hold=truth.dt, quiet=100)
+    ground_truth, rng = MujocoTensegrity(effects={"latency": 0.03}), np.random.default_rng(seed)
+    asked = by_states(ground_truth, seed, 1000)
+    data = record_in_air(ground_truth, rng, duration=1.0, hold=ground_truth.dt, quiet=100)
     return replace(asked, recordings=(replace(data, metadata={**data.metadata, EXPERIMENT: "air"}),))
 
 
 def late_filmed(seed: int) -> Asked:
     """Commands act 30 ms late, before cameras: 120 Hz, 2 mm, commands of 0.1 s."""
-    truth, recipe = TensegrityTwin(effects={"latency": 0.03}), load(room("tensegrity").recipe)
-    exact, rng = flights(truth, seed, 2000, filmed=True), np.random.default_rng(seed)
-    seen = Sensor(rate=120.0, noise=2e-3)(exact, room("tensegrity").simulator(), recipe, rng)
-    return Asked("tensegrity", (seen,), {**body_of(truth), "latency": 0.03}, csv=False)
+    ground_truth, procedure = MujocoTensegrity(effects={"latency": 0.03}), load(system("tensegrity").procedure)
+    exact, rng = flights(ground_truth, seed, 2000, from_markers=True), np.random.default_rng(seed)
+    seen = Sensor(rate=120.0, noise=2e-3)(exact, system("tensegrity").simulator(), procedure, rng)
+    return Asked("tensegrity", (seen,), {**body_of(ground_truth), "latency": 0.03}, csv=False)
 
 
 def poor(seed: int) -> Asked:
-    """Three throws of 1 s: places to 5 mm, turns to a degree, 50 Hz, velocities by differences; seven constants of contact."""
+    """Three throws of 1 s: places to 5 mm, turns to a degree, 50 Hz, velocities by differences; seven parameters of contact."""
     engine, rng = TensegritySimulator(contact="patch"), np.random.default_rng(seed)
     names, specs = CONTACT["patch"], engine.default_parameters.specs()
     middle = native_constants()
     true = {n: float(np.clip(getattr(middle, n) * 1.2 ** rng.uniform(-1, 1), *specs[n].bounds)) for n in names}
-    constants = engine.default_parameters.replace(**true)
-    recipe = load(room("tensegrity").recipe)
-    data = [recipe.record_one("throws", engine, rng, steps=1000, parameters=constants) for _ in range(3)]
+    parameter_values = engine.default_parameters.replace(**true)
+    procedure = load(system("tensegrity").procedure)
+    data = [procedure.record_one("throws", engine, rng, steps=1000, parameters=parameter_values) for _ in range(3)]
     wrong = {n: float(np.clip(v * 1.5 ** rng.choice([-1, 1]), *specs[n].bounds)) for n, v in true.items()}
     seen, start = tuple(tracked(engine.model, one, rng) for one in data), engine.default_parameters.replace(**wrong)
     return Asked("tensegrity", seen, true, start, ("--stage", "contact", "--free-motion"))
@@ -176,7 +176,7 @@ def tracked(model: Any, recording: Trajectory, rng: np.random.Generator) -> Traj
 
 def unknown_noise(seed: int) -> Asked:
     """Our own engine, its states with unknown noise."""
-    engine = room("tensegrity").simulator()
+    engine = system("tensegrity").simulator()
     true = drawn(engine.default_parameters, BODY, np.random.default_rng([seed, 1]))
     return by_states(engine, seed, 600, true, by=STATES)
 
@@ -199,30 +199,30 @@ def swung(
     """
     rng = np.random.default_rng(seed)
     model = replace(BEAM, base=(0.0, 0.0, turn)) if seed % 2 == 0 else BEAM
-    truth: Any = VineTwin(model, dt=1.0 / (FPS * 8), bending="linear", effects=effects, seed=seed)
-    true, steps = drawn(truth.default_parameters, TUBE, rng), round(0.6 * FPS)
-    begin = truth.initial_state(1)
+    ground_truth: Any = MujocoVine(model, dt=1.0 / (FPS * 8), bending="linear", effects=effects, seed=seed)
+    true, steps = drawn(ground_truth.default_parameters, TUBE, rng), round(0.6 * FPS)
+    begin = ground_truth.initial_state(1)
     begin[0, : model.layout.nx] = model.straight_state(curvature=rng.choice([-1, 1]) * rng.uniform(0.6, 1.0))
-    constants = truth.default_parameters.replace(**true, bending_friction=friction)
-    states, _ = truth.rollout(begin, np.zeros((1, steps, truth.nu)), constants, substeps=8)
+    parameter_values = ground_truth.default_parameters.replace(**true, bending_friction=friction)
+    states, _ = ground_truth.rollout(begin, np.zeros((1, steps, ground_truth.nu)), parameter_values, substeps=8)
     points = along_body(model, states[0, :, : model.layout.nx], np.linspace(0.0, 1.0, 21)).reshape(steps + 1, -1)
     names = tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")
-    units, none = ("m",) * len(names), np.zeros((steps, truth.nu))
-    exact = Trajectory(np.arange(steps + 1) / FPS, none, points, names, units, truth.control_names, ("m/s",), 1)
+    units, none = ("m",) * len(names), np.zeros((steps, ground_truth.nu))
+    exact = Trajectory(np.arange(steps + 1) / FPS, none, points, names, units, ground_truth.control_names, ("m/s",), 1)
     engine = VineSimulator(BEAM, 1.0 / (FPS * 2), "linear")
-    seen = Sensor(noise=noise, turn=turn if seed % 2 else 0.0)(exact, engine, load(room("vine").recipe), rng)
+    seen = Sensor(noise=noise, turn=turn if seed % 2 else 0.0)(exact, engine, load(system("vine").procedure), rng)
     seen = replace(seen, values=np.round(seen.values, 6))  # files of trackers have micrometres
     given = off(engine, true, rng).replace(**(start or {}))
     return Asked("vine", (seen,), true, given, ("--fps", f"{FPS:g}", "--free-motion"), model=scene_text(BEAM))
 
 
 def grown(seed: int) -> Asked:
-    """The recipe's growth under random pressures, wrinkling body with muscles, states of the twin."""
-    truth = room("vine").simulator(backend="mujoco")
-    recipe, rng = load(room("vine").recipe), np.random.default_rng(seed)
-    steps = recipe.experiments[0].steps_on(truth, room("vine").simulator())
-    data = tuple(recipe.record_one("pressures", truth, rng, steps=steps) for _ in range(2))
-    return Asked("vine", data, {name: float(getattr(truth.default_parameters, name)) for name in VINE}, csv=False)
+    """The procedure's growth under random pressures, wrinkling body with muscles, states of the MuJoCo model."""
+    ground_truth = system("vine").simulator(backend="mujoco")
+    procedure, rng = load(system("vine").procedure), np.random.default_rng(seed)
+    steps = procedure.experiments[0].steps_on(ground_truth, system("vine").simulator())
+    data = tuple(procedure.record_one("pressures", ground_truth, rng, steps=steps) for _ in range(2))
+    return Asked("vine", data, {name: float(getattr(ground_truth.default_parameters, name)) for name in VINE}, csv=False)
 
 
 # --- block and particles -------------------------------------------------------------------------------------------------
@@ -230,9 +230,9 @@ def grown(seed: int) -> Asked:
 
 def pulled(world: Any, seed: int, **changes: float) -> Asked:
     """The block under its weight for 0.8 s, at 50 Hz."""
-    constants = world.default_parameters.replace(friction=FRICTION, **changes)
+    parameter_values = world.default_parameters.replace(friction=FRICTION, **changes)
     rng, rest = np.random.default_rng(seed), world.initial_state()[0]
-    return block(seed, record(world, rest, np.zeros((40, 2)), constants, noise=CAMERA, rng=rng, period=0.02))
+    return block(seed, record(world, rest, np.zeros((40, 2)), parameter_values, noise=CAMERA, rng=rng, period=0.02))
 
 
 def block(seed: int, recording: Trajectory) -> Asked:
@@ -315,7 +315,7 @@ ROWS = {
     "heavier": Row("block, weight 4 % heavier than said", lambda s: pulled(FINE, s, weight=0.52), 3),
     "feet": Row(
         "block of MuJoCo, feet of unlike friction (20 %)",
-        lambda s: pulled(BlockTwin(effects={"foot_spread": 0.2}, seed=s), s),
+        lambda s: pulled(MujocoBlock(effects={"foot_spread": 0.2}, seed=s), s),
         3,
     ),
     "speed": Row("block, friction falls with speed", faster_slides, 3),

@@ -1,12 +1,13 @@
-"""Recordings with formerly wrong verdicts, row by row: present verdicts of the documented command.
+"""Recordings with formerly wrong diagnostics, row by row: present diagnostics of the documented command.
 
     python experiments/all_identify/faults.py  # missing rows
     python experiments/all_identify/faults.py --rows modulo sticks
 
-Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts its verdicts
-over some seeds: explained, exit codes, intervals that contain the truth; and "misled": a number without a warning that
-the model does not explain the data, or that it depends on a fixed constant and by as much as it is off, three half widths of
-its interval or more from the truth. Writes numbers.json and table.md into results/all_identify_faults after every fit.
+Every row (row_ground_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts its
+diagnostics
+over some seeds: explained, exit codes, intervals that contain the ground truth; and "misled": a number without a warning that
+the model does not explain the data, or that it depends on a fixed parameter and by as much as it is off, three half widths of
+its interval or more from the ground truth. Writes numbers.json and table.md into results/all_identify_faults after every fit.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def commands(asked: Asked, folder: Path) -> list[list[str]]:
     )
     if not asked.csv:
         TrajectorySet(asked.recordings).save(folder / "run.h5")
-    words, start = [asked.room, "--data", *data, *asked.words], []
+    words, start = [asked.system, "--data", *data, *asked.words], []
     if asked.model is not None:
         (folder / "robot.toml").write_text(asked.model)
         words += ["--model", str(folder / "robot.toml")]
@@ -82,7 +83,7 @@ def commands(asked: Asked, folder: Path) -> list[list[str]]:
 
 
 def one(asked: Asked, folder: Path) -> dict[str, Any]:
-    """Identify one truth from its files."""
+    """Identify one ground truth from its files."""
     module, said, begin, code = identify(), io.StringIO(), time.process_time(), 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         for words in commands(asked, folder):
@@ -110,7 +111,7 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
 
 
 def conditional(name: str, value: float, true: float, diagnostics: list[dict[str, Any]]) -> bool:
-    """Whether a fit warns that a number depends on a fixed constant's value, or may be as far off as it is because of it."""
+    """Whether a fit warns that a number depends on a fixed parameter's value, or may be as far off as it is because of it."""
     if any(d["code"] == "depends_on_fixed" and name in d["parameter"].split(", ") for d in diagnostics):
         return True
     reserved = [d for d in diagnostics if d["code"] == "fixed_uncertain" and d["severity"] == "warning"]
@@ -120,7 +121,7 @@ def conditional(name: str, value: float, true: float, diagnostics: list[dict[str
 
 
 def inside(true: float, ends: list[float]) -> bool:
-    """Whether an interval contains the truth, up to rounding."""
+    """Whether an interval contains the ground truth, up to rounding."""
     near = 1e-9 * abs(true)
     return ends[0] - near <= true <= ends[1] + near
 

@@ -1,4 +1,4 @@
-"""Verdicts of the documented command on five truths that are on no ladder, each as a user would bring them."""
+"""Diagnostics of the documented command on five ground truths that are on no ladder, each as a user would bring them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from cases import CASES, ELBOW
 from fault_cases import FRICTION, Asked, Row, block, stepwise, swung
 
-from softgym_envs.arm.mujoco import ElbowTwin
-from softgym_envs.arm.recipe import excited
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.systems.arm.mujoco import MujocoElbow
+from softgym_envs.systems.arm.procedure import excited
 
 BITS = 2.0 * np.pi / 256
 """[rad] A step of an encoder of 8 bits."""
@@ -25,12 +25,12 @@ BOB = (0.5, 0.15)
 """[kg], [m] Mass and length of the weight that swings from the hand."""
 
 
-def from_ladder(room: str, change: Callable[[Trajectory], Trajectory]) -> Callable[[int], Asked]:
+def from_ladder(system: str, change: Callable[[Trajectory], Trajectory]) -> Callable[[int], Asked]:
     """Our own engine's recordings of the ladder, changed by a function."""
 
     def make(seed: int) -> Asked:
-        made = CASES[room](room, "own", seed, np.random.default_rng(seed))
-        return Asked(room, tuple(change(one) for one in made.recordings), made.true, made.start, csv=False)
+        made = CASES[system](system, "own", seed, np.random.default_rng(seed))
+        return Asked(system, tuple(change(one) for one in made.recordings), made.true, made.start, csv=False)
 
     return make
 
@@ -64,21 +64,24 @@ def halfway(seed: int) -> Asked:
 
 
 def swinging(seed: int) -> Asked:
-    """An elbow with a weight swinging from its hand, in MuJoCo; all constants are nominal, the file states no payload."""
-    twin, rng = ElbowTwin(), np.random.default_rng(seed)
+    """An elbow with a weight swinging from its hand, in MuJoCo; all parameters are nominal, the file states no payload."""
+    mujoco_model, rng = MujocoElbow(), np.random.default_rng(seed)
     mass, length = BOB
     inertial = f'<inertial pos="0 0 {-length}" mass="{mass}" diaginertia="1e-5 1e-5 1e-5"/>'
     bob = f'<body><joint axis="0 -1 0"/>{inertial}</body></body></body>'
-    world = mujoco.MjModel.from_xml_string(twin._xml().replace("</body>\n</body>", bob))
-    twin._write(world, twin.constants(None, 1)[0])
-    data = tuple(_moved(world, excited(twin, rng, steps=round(8.0 / twin.dt))).with_noise(rng, _noise(twin)) for _ in range(2))
-    own: Any = twin.default_parameters
+    world = mujoco.MjModel.from_xml_string(mujoco_model._xml().replace("</body>\n</body>", bob))
+    mujoco_model._write(world, mujoco_model.parameter_values(None, 1)[0])
+    data = tuple(
+        _moved(world, excited(mujoco_model, rng, steps=round(8.0 / mujoco_model.dt))).with_noise(rng, _noise(mujoco_model))
+        for _ in range(2)
+    )
+    own: Any = mujoco_model.default_parameters
     free = [n for n in own.names() if n.endswith("force") or n in ("damping", "rise_time", "fall_time")]
     return Asked("arm", data, {name: float(getattr(own, name)) for name in free}, csv=False)
 
 
-def _noise(twin: Any) -> dict[str, float]:
-    return dict(zip(twin.state_names, (ELBOW["angle"], ELBOW["rate"], *[ELBOW["activation"]] * 2), strict=True))
+def _noise(mujoco_model: Any) -> dict[str, float]:
+    return dict(zip(mujoco_model.state_names, (ELBOW["angle"], ELBOW["rate"], *[ELBOW["activation"]] * 2), strict=True))
 
 
 def _moved(world: mujoco.MjModel, recording: Trajectory) -> Trajectory:

@@ -1,11 +1,12 @@
-"""Area under the ROC curve of the test statistic, between truths of the model's own class and those that it misses.
+"""Area under the ROC curve of the test statistic, between ground truths of the model's own class and those that it misses.
 
-The statistic is a fit's `misfit`. Truths of the own class should be explained; truths of a level that the fitted model misses
+The statistic is a fit's `misfit`. Ground truths of the own class should be explained; ground truths of a level that the fitted
+model misses
 by more than the noise should not. The area is the share of pairs, one of each, of which the second has the larger misfit. A row
 from before fits reported their misfit gives only its side of 1: pairs that this leaves open count as wrong.
 
-Pairs that share a truth are not independent, so the exact interval uses disjoint pairs: the k-th of one list with the k-th
-of the other, in the order of seeds (Clopper and Pearson 1934).
+Pairs that share a ground truth are not independent, so the exact interval uses disjoint pairs: the k-th of one list with the
+k-th of the other, in the order of seeds (Clopper and Pearson 1934).
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def interval(right: int, count: int) -> tuple[float, float]:
 
 
 def line(name: str, rows: list[Row]) -> str:
-    """Row of the table in Markdown; all rooms together are compared within each room."""
+    """Row of the table in Markdown; all systems together are compared within each system."""
     right = total = apart = pairs = mine = others = 0
-    for room in dict.fromkeys(row["room"] for row in rows):
-        own, missing = parted([row for row in rows if row["room"] == room])
+    for system in dict.fromkeys(row["system"] for row in rows):
+        own, missing = parted([row for row in rows if row["system"] == system])
         right += sum(told(one, other) for one in own for other in missing)
         total += len(own) * len(missing)
         apart += sum(told(one, other) for one, other in zip(own, missing, strict=False))
@@ -61,14 +62,14 @@ def line(name: str, rows: list[Row]) -> str:
 
 def table_of(rows: list[Row]) -> str:
     """Table in Markdown: areas, and how often a fit without reservations was false."""
-    rooms = dict.fromkeys(row["room"] for row in rows)
-    lines = ["| room | own class | missed by more than the noise | area under the ROC curve | disjoint pairs, 95 % |"]
+    systems = dict.fromkeys(row["system"] for row in rows)
+    lines = ["| system | own class | missed by more than the noise | area under the ROC curve | disjoint pairs, 95 % |"]
     lines.append("| --- " * 5 + "|")
-    lines += [line(room, [row for row in rows if row["room"] == room]) for room in rooms] + [line("all", rows)]
+    lines += [line(system, [row for row in rows if row["system"] == system]) for system in systems] + [line("all", rows)]
     judged = [row for row in rows if "explains" in row]
     false, sure = sum(row["false"] for row in judged), sum(row["identified"] for row in judged)
     most = [100 * interval(false, count)[1] if count else 100.0 for count in (len(judged), sure)]
-    lines += ["", f"Falsely identified: {false} of {len(judged)} truths, at most {most[0]:.1f} % (exact, 97.5 %); "]
+    lines += ["", f"Falsely identified: {false} of {len(judged)} ground truths, at most {most[0]:.1f} % (exact, 97.5 %); "]
     lines[-1] += f"of the {sure} that were identified without reservations at most {most[1]:.1f} %."
     return "\n".join([*lines, ""])
 

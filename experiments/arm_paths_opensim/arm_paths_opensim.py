@@ -22,18 +22,18 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.first_guess import minimum_jerk
-from agents.planning.optimal import Manoeuvre, solve_form
-from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.model import MUSCLES, ElbowModel
-from softgym_envs.arm.parameters import ElbowParameters
+from agents.control.first_guess import minimum_jerk
+from agents.control.optimal import Manoeuvre, solve_form
 from softgym_envs.core.files import provenance, write_json
-from softgym_envs.core.page import BLUE, plain_axes
+from softgym_envs.data.page import BLUE, plain_axes
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.muscles.arm_file import load_muscles
 from softgym_envs.muscles.muscle import MUSCLE_SPEED
 from softgym_envs.muscles.paths import Muscles
 from softgym_envs.muscles.routes import Routes
+from softgym_envs.systems.arm.dynamics import ElbowSimulator
+from softgym_envs.systems.arm.model import MUSCLES, ElbowModel
+from softgym_envs.systems.arm.parameters import ElbowParameters
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.penner2020.dmocc import DirectorElbow
@@ -121,20 +121,20 @@ def compared(peer: Path, file: Path, count: int) -> dict[str, Any]:
 
 def problem() -> dict[str, Any]:
     """Our two-muscle arm and the motion, as numbers for OpenSim."""
-    model, constants = ElbowModel(), ElbowParameters()
+    model, parameter_values = ElbowModel(), ElbowParameters()
     forearm = next(body for body in model.tree.bodies if body.name == "forearm")
     grip = next(joint for joint in model.tree.joints if joint.child == "load")
     muscles = []
     for name, quadrant in zip(MUSCLES, ("x", "-x"), strict=True):
         muscle = model.muscle(name)
-        numbers = {what: float(getattr(constants, f"{name}_{what}")) for what in ("force", "optimal", "slack", "radius")}
+        numbers = {what: float(getattr(parameter_values, f"{name}_{what}")) for what in ("force", "optimal", "slack", "radius")}
         muscles.append({"name": name, "quadrant": quadrant, "origin": muscle.origin, "insertion": muscle.insertion, **numbers})
     return {
         "gravity": model.structure(1.0).gravity,
         "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
-        "load": {"mass": float(constants.payload), "place": grip.xyz}, "speed": MUSCLE_SPEED,
-        "rise": float(constants.rise_time),
-        "fall": float(constants.fall_time), "damping": float(constants.damping), "seconds": SECONDS, "range": model.limits,
+        "load": {"mass": float(parameter_values.payload), "place": grip.xyz}, "speed": MUSCLE_SPEED,
+        "rise": float(parameter_values.rise_time),
+        "fall": float(parameter_values.fall_time), "damping": float(parameter_values.damping), "seconds": SECONDS, "range": model.limits,
         "start": START[0], "end": END[0], "activation": START[2], "muscles": muscles, "meshes": MESHES,
     }  # fmt: skip
 

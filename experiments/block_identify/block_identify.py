@@ -25,19 +25,19 @@ from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.rigid.dynamics import BlockSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.mujoco import BlockTwin
-from softgym_envs.rigid.parameters import BlockParameters
-from softgym_envs.rigid.symbolic import complementarity_form
-from sysid.data.problem import FitProblem
-from sysid.methods.evolution import EvolutionOptions, cma_es
-from sysid.methods.mpec import MpecOptions, solve
-from sysid.methods.particle import FilterResult, ParticleOptions, bootstrap_filter
-from sysid.methods.shooting import single_shooting
+from softgym_envs.systems.rigid.dynamics import BlockSimulator
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.mujoco import MujocoBlock
+from softgym_envs.systems.rigid.parameters import BlockParameters
+from softgym_envs.systems.rigid.symbolic import complementarity_form
+from sysid.fitting.evolution import EvolutionOptions, cma_es
+from sysid.fitting.mpec import MpecOptions, solve
+from sysid.fitting.particle import FilterResult, ParticleOptions, bootstrap_filter
+from sysid.fitting.shooting import single_shooting
+from sysid.problem.problem import FitProblem
 
-TRUTH = 0.33
+GROUND_TRUTH = 0.33
 NOISE = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 PERIOD, FRAMES, SUBSTEPS = 0.02, 40, 2
 GEOMETRIES = (
@@ -93,7 +93,7 @@ def by_mpec(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]
 
 def by_shooting(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]:
     """Fit by least squares from friction 0.2 and 1, the better of the two."""
-    starts = [problem.replace(start=problem.constants.replace(friction=friction)) for friction in (0.2, 1.0)]
+    starts = [problem.replace(start=problem.parameter_values.replace(friction=friction)) for friction in (0.2, 1.0)]
     best = min((single_shooting(start) for start in starts), key=lambda fit: fit.reduced_chi2)
     return float(best.parameters.friction), best  # type: ignore[attr-defined]
 
@@ -117,14 +117,14 @@ METHODS: dict[str, Method] = {
 
 def problem_of(simulator: BlockSimulator, source: str, seed: int) -> FitProblem:
     """A camera recording as a problem, from friction 1."""
-    truth: Any = simulator if source == "own" else BlockTwin(simulator.model)
-    constants: Parameters = truth.default_parameters.replace(friction=TRUTH)
-    start = truth.initial_state()[0]
+    ground_truth: Any = simulator if source == "own" else MujocoBlock(simulator.model)
+    parameter_values: Parameters = ground_truth.default_parameters.replace(friction=GROUND_TRUTH)
+    start = ground_truth.initial_state()[0]
     rng = np.random.default_rng(seed)
-    recording = record(truth, start, np.zeros((FRAMES, 2)), constants, noise=NOISE, rng=rng, period=PERIOD)
+    recording = record(ground_truth, start, np.zeros((FRAMES, 2)), parameter_values, noise=NOISE, rng=rng, period=PERIOD)
     recording = replace(recording, substeps=SUBSTEPS)  # of our engine, whatever wrote it
-    guess = BlockParameters(friction=1.0)
-    return FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=guess, noise=NOISE, free_motion=True)
+    initial_guess = BlockParameters(friction=1.0)
+    return FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=initial_guess, noise=NOISE, free_motion=True)
 
 
 def study(seeds: int, evolution_seeds: int, sources: tuple[str, ...]) -> tuple[list[Row], dict[str, Any]]:
@@ -153,7 +153,7 @@ def study(seeds: int, evolution_seeds: int, sources: tuple[str, ...]) -> tuple[l
 
 def statistics(source: str, geometry: int, method: str, estimates: list[float], seconds: list[float]) -> Row:
     """Statistics over seeds."""
-    errors = np.array(estimates) - TRUTH
+    errors = np.array(estimates) - GROUND_TRUTH
     rms, worst = float(np.sqrt(np.mean(errors**2))), float(np.abs(errors).max())
     spread = float(np.std(estimates, ddof=1))
     return Row(source, geometry, method, float(np.mean(estimates)), spread, rms, worst, float(np.median(seconds)), estimates)
@@ -163,7 +163,7 @@ def line(row: Row) -> str:
     """One line for people."""
     return (
         f"{row.source:7s} geometry {row.geometry} {row.method:16s} {row.mean:.4f} +- {row.spread:.4f}, RMS error "
-        f"{100 * row.rms_error / TRUTH:5.2f} %, worst {100 * row.worst_error / TRUTH:5.2f} %, {row.seconds_median:.2f} s"
+        f"{100 * row.rms_error / GROUND_TRUTH:5.2f} %, worst {100 * row.worst_error / GROUND_TRUTH:5.2f} %, {row.seconds_median:.2f} s"
     )
 
 
@@ -179,7 +179,7 @@ def plot(source: str, shown: dict[str, Any], path: Path) -> None:
     (recording,) = tuple(problem.split.train)
     times, seen = recording.times, problem.values(recording)
     states, _ = problem.simulator.rollout(
-        found.starts, problem.controls(recording)[None], problem.constants.replace(friction=value), substeps=SUBSTEPS
+        found.starts, problem.controls(recording)[None], problem.parameter_values.replace(friction=value), substeps=SUBSTEPS
     )
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), constrained_layout=True)
     axes[0].plot(seen[:, 0], seen[:, 1], "k.", label="camera")
@@ -194,7 +194,7 @@ def plot(source: str, shown: dict[str, Any], path: Path) -> None:
     low, high = filtered.mean[:, 0] - 2 * filtered.std[:, 0], filtered.mean[:, 0] + 2 * filtered.std[:, 0]
     axes[2].fill_between(times, low, high, color="C1", alpha=0.2)
     axes[2].axhline(value, color="C0", label=f"MPEC {value:.4f}")
-    axes[2].axhline(TRUTH, color="k", lw=0.8, label=f"truth {TRUTH}")
+    axes[2].axhline(GROUND_TRUTH, color="k", lw=0.8, label=f"ground truth {GROUND_TRUTH}")
     axes[2].set(xlabel="time [s]", ylabel="friction", title="friction", ylim=(0.2, 0.5))
     for axis in axes:
         axis.legend(fontsize=8)
@@ -215,7 +215,7 @@ def main(args: Args) -> None:
     path, made = args.out / "numbers.json", {"commit": git_commit(), "command": command(args)}
     before = read_json(path) if path.exists() else {"rows": []}
     document = before | {
-        "friction": TRUTH,
+        "friction": GROUND_TRUTH,
         "noise": NOISE,
         "rows": [row for row in before["rows"] if row["source"] not in args.sources] + [asdict(row) | made for row in rows],
         "seconds": time.perf_counter() - begin,

@@ -20,15 +20,15 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.files import git_commit, read_json, write_json
-from softgym_envs.rigid.dynamics import BlockSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.mujoco import BlockTwin
-from softgym_envs.rigid.recipe import CAMERA, FINE_CONE_EDGES, PERIOD
+from softgym_envs.systems.rigid.dynamics import BlockSimulator
+from softgym_envs.systems.rigid.experiments import record
+from softgym_envs.systems.rigid.model import BlockModel
+from softgym_envs.systems.rigid.mujoco import MujocoBlock
+from softgym_envs.systems.rigid.procedure import CAMERA, FINE_CONE_EDGES, PERIOD
 
 STEP, ROWS = 0.005, 60
 MODEL = f"[block]\nnum_directions = {FINE_CONE_EDGES}\npulley = [1.2, 0.3]\n"
-START = "[constants]\nfriction = 0.7\n"
+START = "[parameters]\nfriction = 0.7\n"
 
 
 COMMAND = "python experiments/block_identify/online.py"
@@ -91,7 +91,7 @@ def main(args: Args) -> None:
     document: dict[str, Any] = {"command": COMMAND, "commit": git_commit(), "own": [], "mujoco": []}
     worlds: dict[str, tuple[Any, int]] = {
         "own": (BlockSimulator(BlockModel(num_directions=FINE_CONE_EDGES), dt=STEP), args.own),
-        "mujoco": (BlockTwin(), args.mujoco),
+        "mujoco": (MujocoBlock(), args.mujoco),
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -4,8 +4,8 @@
     python experiments/box_identify_throws/box_identify_throws.py predict --data other.npz --out out
     python experiments/box_identify_throws/box_identify_throws.py fit --set square --data planar_drops.npz
 
-`fit` identifies the constants of contact by the documented command from some throws drawn by seed, those of the MuJoCo twin by
-the same method from the same throws, and predicts all others (`--looked`: except inspected ones). `predict` uses of a
+`fit` identifies the parameters of contact by the documented command from some throws drawn by seed, those of the MuJoCo model
+by the same method from the same throws, and predicts all others (`--looked`: except inspected ones). `predict` uses of a
 throw its first six poses, in flight, and predicts the rest; it writes numbers, table and picture. Files are npz with
 one array per throw (x y z qw qx qy qz ... at 148 Hz, or x z theta ... at 250 Hz); only poses are read from them. Recordings:
 BSD 3-clause, not part of this repository.
@@ -25,16 +25,16 @@ import tyro
 from toss_errors import Errors, errors_of, plot, table
 from toss_sets import SETS, Set, read
 
-from softgym_envs.box.mujoco import BoxTwinParameters
-from softgym_envs.box.parameters import BoxBody, BoxParameters
-from softgym_envs.box.recipe import RECIPE
 from softgym_envs.core.errors import DataError, SoftgymError
 from softgym_envs.core.files import provenance, write_atomically, write_json
-from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room
-from sysid import run_recipe
+from softgym_envs.systems import system
+from softgym_envs.systems.box.mujoco import MujocoBoxParameters
+from softgym_envs.systems.box.parameters import BoxBody, BoxParameters
+from softgym_envs.systems.box.procedure import PROCEDURE
+from sysid import run_procedure
 
 IDENTIFY = Path(__file__).parents[2] / "scripts" / "identify.py"
 RESULTS = {"cube": Path("results/cube_identify_throws"), "square": Path("results/square_identify_drops")}
@@ -42,7 +42,7 @@ RESULTS = {"cube": Path("results/cube_identify_throws"), "square": Path("results
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit the constants to some throws, and predict the others."""
+    """Fit the parameters to some throws, and predict the others."""
 
     data: Path
     """npz."""
@@ -67,7 +67,7 @@ class Predict:
     """npz."""
     set: Literal["cube", "square"] = "cube"
     params: Path | None = None
-    """Folder of fit.toml and twin.toml; none: the set's of `RESULTS`."""
+    """Folder of fit.toml and mujoco_model.toml; none: the set's of `RESULTS`."""
     out: Path = Path("runs/tosses/predicted")
 
 
@@ -90,29 +90,29 @@ def fit(args: Fit) -> None:
         begin = ["--start", str(found)] if stage != (kind.stages or ("",))[0] else []
         one = [*(["--stage", stage] if stage else []), *begin, "--out", str(runs / stage)]
         print(" ".join([*words[1:], *one]), flush=True)
-        subprocess.run([*words, *one], check=False)  # the exit code is the verdict's, which fit.json says, too
+        subprocess.run([*words, *one], check=False)  # the exit code is the diagnostic's, which fit.json says, too
         found = runs / stage / "fit.toml"
     if not found.is_file():
         raise DataError("no fit was made; the commands above say why")
     for name in ("fit.toml", "fit.json"):
         write_atomically(out / name, (found.parent / name).read_bytes())
-    verdict = _fit_twin(structure, kind, train, args.runs / f"{args.set}_twin")
-    write_atomically(out / "twin.toml", (args.runs / f"{args.set}_twin" / "fit.toml").read_bytes())
+    diagnostic = _fit_mujoco_model(structure, kind, train, args.runs / f"{args.set}_mujoco_model")
+    write_atomically(out / "mujoco_model.toml", (args.runs / f"{args.set}_mujoco_model" / "fit.toml").read_bytes())
     test = [throws[i] for i in order[max(args.train, args.looked) :]]
-    more = {"train": args.train, "looked": args.looked, "seed": args.seed, "verdict of the twin": verdict}
+    more = {"train": args.train, "looked": args.looked, "seed": args.seed, "diagnostic of the MuJoCo model": diagnostic}
     _report(test, structure, kind, out, out, more)
 
 
-def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> str:
-    """Fit MuJoCo's constants by that recipe; returns its verdict."""
-    twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
-    chosen = tuple(RECIPE.stage(name) for name in kind.stages) or (*RECIPE.stages, RECIPE.stage("slid"))
-    stages = tuple(replace(stage, free=_of_twin(stage.free_of(twin))) for stage in chosen)
-    recordings = tuple(replace(t.for_timestep(twin.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
-    return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).headline
+def _fit_mujoco_model(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> str:
+    """Fit MuJoCo's parameters by that procedure; returns its diagnostic."""
+    mujoco_model = system("box").simulator(structure, backend="mujoco", dt=kind.mujoco_model_dt)
+    chosen = tuple(PROCEDURE.stage(name) for name in kind.stages) or (*PROCEDURE.stages, PROCEDURE.stage("slid"))
+    stages = tuple(replace(stage, free=_of_mujoco_model(stage.free_of(mujoco_model))) for stage in chosen)
+    recordings = tuple(replace(t.for_timestep(mujoco_model.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
+    return run_procedure(PROCEDURE, mujoco_model, TrajectorySet(recordings), stages=stages, out=out, announce=print).headline
 
 
-def _of_twin(free: tuple[str, ...]) -> tuple[str, ...]:
+def _of_mujoco_model(free: tuple[str, ...]) -> tuple[str, ...]:
     """MuJoCo's contact in place of restitution."""
     soft = ("contact_timeconst", "contact_dampratio") if "restitution" in free else ()
     return (*(name for name in free if name != "restitution"), *soft)
@@ -132,17 +132,17 @@ def predict(args: Predict) -> None:
 
 def _report(throws: list[Trajectory], structure: Path, kind: Set, params: Path, out: Path, more: dict[str, Any]) -> None:
     """Write predictions by both engines: numbers.json, table.md and picture.png in `out`."""
-    engine = room("box").simulator(structure, dt=kind.dt)
-    twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
+    engine = system("box").simulator(structure, dt=kind.dt)
+    mujoco_model = system("box").simulator(structure, backend="mujoco", dt=kind.mujoco_model_dt)
     found: dict[str, Errors] = {}
     worlds: dict[str, tuple[Simulator, BoxBody]] = {
         "identified": (engine, BoxParameters.load(params / "fit.toml")),
-        "MuJoCo's twin, fitted by the same method": (twin, BoxTwinParameters.load(params / "twin.toml")),
+        "the MuJoCo model, fitted by the same method": (mujoco_model, MujocoBoxParameters.load(params / "mujoco_model.toml")),
     }
     if kind.literature:
-        worlds["its authors' constants"] = (engine, BoxParameters(**kind.literature))
-    for name, (simulator, constants) in worlds.items():
-        found[name] = errors_of(simulator, constants, throws, kind)
+        worlds["its authors' parameters"] = (engine, BoxParameters(**kind.literature))
+    for name, (simulator, parameter_values) in worlds.items():
+        found[name] = errors_of(simulator, parameter_values, throws, kind)
         print(f"{name}: {found[name].line()}", flush=True)
     summaries = {name: errors.summary() for name, errors in found.items()}
     command = " ".join(["experiments/box_identify_throws/box_identify_throws.py", *sys.argv[1:]])

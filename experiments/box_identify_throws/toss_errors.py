@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from toss_sets import Set
 
-from softgym_envs.box.flight import FLIGHT_ROWS, first_state
-from softgym_envs.box.parameters import BoxBody
 from softgym_envs.core import lie
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.systems.box.flight import FLIGHT_ROWS, first_state
+from softgym_envs.systems.box.parameters import BoxBody
 
 Array = NDArray[np.float64]
 
@@ -60,14 +60,16 @@ def _interval(values: Array, of: Any) -> tuple[float, float, float]:
     return float(of(values)), float(low), float(high)
 
 
-def errors_of(simulator: Any, constants: BoxBody, throws: list[Trajectory], kind: Set) -> Errors:
+def errors_of(simulator: Any, parameter_values: BoxBody, throws: list[Trajectory], kind: Set) -> Errors:
     """Errors of predictions from the first poses of every throw."""
     substeps, planar = round(1.0 / (kind.rate * simulator.dt)), kind.poses == 3
     longest = max(len(t.values) for t in throws)
     starts = simulator.initial_state(len(throws))
     first = [throw.window(0.0, (FLIGHT_ROWS - 1) / kind.rate) for throw in throws]
-    starts[:, : simulator.model.layout.nx] = [first_state(poses, simulator, constants.gravity) for poses in first]
-    states, _ = simulator.rollout(starts, np.zeros((len(throws), longest - 1, simulator.nu)), constants, substeps=substeps)
+    starts[:, : simulator.model.layout.nx] = [first_state(poses, simulator, parameter_values.gravity) for poses in first]
+    states, _ = simulator.rollout(
+        starts, np.zeros((len(throws), longest - 1, simulator.nu)), parameter_values, substeps=substeps
+    )
     place, turn = [], []
     for predicted, throw in zip(states, throws, strict=True):
         seen, rows = throw.values, predicted[: len(throw.values)]

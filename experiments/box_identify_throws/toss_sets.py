@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from softgym_envs.box.flight import FLIGHT_ROWS
-from softgym_envs.box.model import cube, square
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.systems.box.flight import FLIGHT_ROWS
+from softgym_envs.systems.box.model import cube, square
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class Set:
     rate: float
     """[Hz]"""
     dt: float
-    """Physics step of ours, and of MuJoCo's twin [s]."""
-    twin_dt: float
+    """Physics step of ours, and of the MuJoCo model [s]."""
+    mujoco_model_dt: float
     poses: int
     width: float
     """[m] Unit of errors of place."""
     turned: float
     """[rad] Recorded angle at rest on a face, due to the marker's mounting; 0 if attitudes are quaternions."""
     literature: Mapping[str, float]
-    """Known constants of it."""
+    """Known parameters of it."""
     stages: tuple[str, ...]
-    """Stages of the recipe to run one by one; none: the recipe, then `slid`."""
+    """Stages of the procedure to run one by one; none: the procedure, then `slid`."""
 
 
 KNOWN = {"friction": 0.18, "restitution": 0.125, "inertia": 1.196}

@@ -1,9 +1,11 @@
 """Number of links that a model of the loop needs, the paper's open question: 6, 12, 24 by the errors of held-out motions.
 
-Truths are finer than all of them: a polygon of 48 links with steps of 2.5 ms, and the elastic rod. Each is recorded for 6 s
+Ground truths are finer than all of them: a polygon of 48 links with steps of 2.5 ms, and the elastic rod. Each is recorded for
+6 s
 without noise in one manipulation to fit, by the paper's cost from [5, 5] (stiffness and damping free: sensors are exact, the
 clamp's place is known), and in two others to be predicted; once as large as 6 links can follow, and once as large as 12 can. A
-model follows a recording by the same weak feedback, whatever its links, and is as high as the truth: its clamp is the truth's.
+model follows a recording by the same weak feedback, whatever its links, and is as high as the ground truth: its clamp is the
+ground truth's.
 Compared are the places of the hand, as in the paper, and the innovations, in units of sensors of 0.2 mrad and 0.02 N m.
 """
 
@@ -20,15 +22,15 @@ import numpy as np
 
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.manipulation import SCALES
-from softgym_envs.loop.model import ARM, LoopModel
-from softgym_envs.loop.parameters import DELAY, LoopParameters
-from softgym_envs.loop.recipe import DAMPING, PAPER, RECIPE, STIFFNESS, manipulation
-from softgym_envs.loop.rod import LoopRod
-from softgym_envs.loop.tracking import held, pulled, tracker, undelayed
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.manipulation import SCALES
+from softgym_envs.systems.loop.model import ARM, LoopModel
+from softgym_envs.systems.loop.parameters import DELAY, LoopParameters
+from softgym_envs.systems.loop.procedure import DAMPING, PAPER, PROCEDURE, STIFFNESS, manipulation
+from softgym_envs.systems.loop.rod import LoopRod
+from softgym_envs.systems.loop.tracking import held, pulled, tracker, undelayed
 from sysid import FitResult, ShootingOptions, single_shooting
-from sysid.recipe.stage_problem import stage_problem
+from sysid.procedure.stage_problem import stage_problem
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.caldwell2014.least_squares import FollowingErrors
@@ -42,7 +44,7 @@ EXACT = {**dict.fromkeys(ARM, 0.0), **{f"control:{name}": 0.0 for name in ARM}}
 
 
 def as_fine(links: int, **changes: float) -> LoopParameters:
-    """The default loop's constants in the given number of links: stiffness and damping of a joint grow with it."""
+    """The default loop's parameters in the given number of links: stiffness and damping of a joint grow with it."""
     own, share = LoopParameters(**changes), links / 12
     return own.replace(
         theta_stiffness=own.theta_stiffness * share,
@@ -51,10 +53,10 @@ def as_fine(links: int, **changes: float) -> LoopParameters:
     )
 
 
-def record(truth: str, size: str, seed: int) -> Trajectory:
+def record(ground_truth: str, size: str, seed: int) -> Trajectory:
     """Record without noise."""
-    simulator: Any = LoopRod() if truth == "rod" else LoopSimulator(model=LoopModel(FINE), dt=0.0025)
-    parameters = None if truth == "rod" else as_fine(FINE)
+    simulator: Any = LoopRod() if ground_truth == "rod" else LoopSimulator(model=LoopModel(FINE), dt=0.0025)
+    parameters = None if ground_truth == "rod" else as_fine(FINE)
     rng, steps = np.random.default_rng(seed), round(SECONDS / simulator.dt)
     return manipulation(simulator, rng, steps=steps, parameters=parameters, scale=SIZES[size])
 
@@ -71,33 +73,34 @@ def left(simulator: LoopSimulator, recording: Trajectory, parameters: Parameters
     return {"hand": float(np.sqrt(np.mean(np.sum(hand**2, axis=1)))), "innovations": float(np.sqrt(np.mean(white**2)))}
 
 
-def as_high(links: int, truth: str) -> LoopModel:
-    """A loop of the given number of links, at rest, round, at the truth's clamp: of one radius, fewer links reach less far."""
-    height = LoopModel(FINE if truth == "fine" else LoopRod().model.links).height
+def as_high(links: int, ground_truth: str) -> LoopModel:
+    """A loop of the given number of links, at rest, round, at the ground truth's clamp: of one radius, fewer links reach less
+    far."""
+    height = LoopModel(FINE if ground_truth == "fine" else LoopRod().model.links).height
     return LoopModel(links, radius=height / (2 * cos(pi / links)))
 
 
 def fitted(simulator: LoopSimulator, recording: Trajectory, start: Parameters) -> FitResult:
     """Fit by the paper's cost: a filter for the noise of sensors does not settle where errors are the model's own."""
     stage = replace(PAPER, free=FREE)
-    problem = stage_problem(RECIPE, stage, simulator, TrajectorySet((recording,)), start=start)
+    problem = stage_problem(PROCEDURE, stage, simulator, TrajectorySet((recording,)), start=start)
     return single_shooting(problem, ShootingOptions(**stage.options))
 
 
-def answer(truth: str, size: str, links: int) -> dict[str, Any]:
-    """Result of one model on one truth."""
-    train, *test = (record(truth, size, seed) for seed in (1, 2, 3))
-    simulator, begin = LoopSimulator(model=as_high(links, truth)), time.process_time()
+def answer(ground_truth: str, size: str, links: int) -> dict[str, Any]:
+    """Result of one model on one ground truth."""
+    train, *test = (record(ground_truth, size, seed) for seed in (1, 2, 3))
+    simulator, begin = LoopSimulator(model=as_high(links, ground_truth)), time.process_time()
     start = as_fine(links, theta_stiffness=5.0, psi_stiffness=5.0)
     found = fitted(simulator, train, start)
-    constants, seconds = found.parameters, time.process_time() - begin
+    parameter_values, seconds = found.parameters, time.process_time() - begin
 
     def held_out(parameters: Parameters) -> dict[str, float]:
         parts = [left(simulator, recording, parameters) for recording in test]
         return {name: float(np.sqrt(np.mean([part[name] ** 2 for part in parts]))) for name in parts[0]}
 
     return {
-        "truth": truth, "size": size, "links": links, "cpu": seconds, "converged": found.converged,
-        "train": left(simulator, train, constants), "held_out": held_out(constants), "start": held_out(start),
-        "as_12_links": {name: getattr(constants, name) * 12 / links for name in (*STIFFNESS, "loop_damping")},
+        "ground_truth": ground_truth, "size": size, "links": links, "cpu": seconds, "converged": found.converged,
+        "train": left(simulator, train, parameter_values), "held_out": held_out(parameter_values), "start": held_out(start),
+        "as_12_links": {name: getattr(parameter_values, name) * 12 / links for name in (*STIFFNESS, "loop_damping")},
     }  # fmt: skip

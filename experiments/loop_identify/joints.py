@@ -1,9 +1,10 @@
-"""Every joint's own stiffness from several manipulations: which joints are identified, and whether intervals contain the truth.
+"""Every joint's own stiffness from several manipulations: which joints are identified, and whether intervals contain the
+ground truth.
 
 A loop whose 24 springs are drawn within 30 % of their common value is moved in 1, 2 or 4 manipulations of 8 s, as
 `softgym-envs record loop` draws them, with noise as in `recordings`, one bias of every torque, and dry friction. All are fitted
-at once, by the method of `softgym-envs identify loop a.csv b.csv --split 2 0 0 --model joints.toml`: 47 constants are free, the
-start is the paper's.
+at once, by the method of `softgym-envs identify loop a.csv b.csv --split 2 0 0 --model joints.toml`: 47 parameters are free,
+the start is the paper's.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import recordings
 
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import LoopModel
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters, loop_parameters
-from softgym_envs.loop.recipe import OFFSETS, RECIPE, manipulation
-from softgym_envs.loop.springs import factor_names, spring_values
-from sysid import run_recipe
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.model import LoopModel
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.parameters import LoopParameters, loop_parameters
+from softgym_envs.systems.loop.procedure import OFFSETS, PROCEDURE, manipulation
+from softgym_envs.systems.loop.springs import factor_names, spring_values
+from sysid import run_procedure
 
 PARTS = 6
 """Parts per side: every joint."""
@@ -31,13 +32,13 @@ COUNTS = (1, 2, 4)
 """Numbers of manipulations."""
 UNLIKE = 0.3
 """Largest share by which a spring differs from the common value."""
-WORLDS = {"own": LoopSimulator, "twin": LoopTwin}
+WORLDS = {"own": LoopSimulator, "mujoco_model": MujocoLoop}
 MODEL = LoopModel(spring_parts=PARTS)
 NAMES = factor_names(PARTS)
 
 
 def drawn(seed: int) -> LoopParameters:
-    """Draw a truth that was not used for tuning."""
+    """Draw a ground truth that was not used for tuning."""
     common = recordings.drawn(seed)
     spread = np.random.default_rng(6000 + seed).uniform(1 - UNLIKE, 1 + UNLIKE, len(NAMES))
     own = {name: getattr(common, name) for name in common.names()}
@@ -45,12 +46,12 @@ def drawn(seed: int) -> LoopParameters:
 
 
 def recorded(world: str, seed: int) -> tuple[TrajectorySet, LoopParameters]:
-    """The largest number of manipulations, and the truth with the offsets of the torque sensors."""
-    rng, truth, parameters = np.random.default_rng(2000 + seed), WORLDS[world](model=MODEL), drawn(seed)
+    """The largest number of manipulations, and the ground truth with the offsets of the torque sensors."""
+    rng, ground_truth, parameters = np.random.default_rng(2000 + seed), WORLDS[world](model=MODEL), drawn(seed)
     bias = recordings.BIAS * rng.choice([-1.0, 1.0], len(OFFSETS))
     found = []
     for _ in range(COUNTS[-1]):
-        clean = manipulation(truth, rng, steps=round(recordings.SECONDS / truth.dt), parameters=parameters)
+        clean = manipulation(ground_truth, rng, steps=round(recordings.SECONDS / ground_truth.dt), parameters=parameters)
         torques = clean.controls + bias + recordings.NOISE["torque"] * rng.standard_normal(clean.controls.shape)
         found.append(replace(clean.with_noise(rng, recordings.NOISE["angle"]), controls=torques))
     return TrajectorySet(tuple(found)), parameters.replace(**dict(zip(OFFSETS, -bias, strict=True)))
@@ -61,8 +62,8 @@ def answer(world: str, seed: int, count: int) -> dict[str, Any]:
     data, true = recorded(world, seed)
     begin, simulator = time.process_time(), LoopSimulator(model=MODEL)
     first = simulator.default_parameters.replace(theta_stiffness=5.0, psi_stiffness=5.0)
-    assert RECIPE.laboratory is not None
-    stage = run_recipe(RECIPE, simulator, data[:count], start=first, stages=(RECIPE.laboratory,)).stages[0]
+    assert PROCEDURE.from_recordings is not None
+    stage = run_procedure(PROCEDURE, simulator, data[:count], start=first, stages=(PROCEDURE.from_recordings,)).stages[0]
     found = stage.fit
     springs, named = springs_of(true), {e.name: e for e in found.estimates}
     whole = np.log(springs_of(found.parameters))
@@ -75,7 +76,7 @@ def answer(world: str, seed: int, count: int) -> dict[str, Any]:
         "alike": common - np.log(springs), "told": [not (named[name].assumed or named[name].hidden) for name in NAMES],
         "inside": inside.tolist(), "rest": [bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in rest],
         "explained": found.explained, "converged": found.converged, "chi2": found.reduced_chi2,
-        "verdicts": [d.sentence() for d in found.diagnostics], "cpu": time.process_time() - begin,
+        "diagnostics": [d.sentence() for d in found.diagnostics], "cpu": time.process_time() - begin,
     }  # fmt: skip
 
 
@@ -85,7 +86,8 @@ def springs_of(parameters: Parameters) -> np.ndarray:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summary of fits of one world to equally many manipulations: springs that the verdict counts as identified, and others."""
+    """Summary of fits of one world to equally many manipulations: springs that the diagnostic counts as identified, and
+    others."""
     found: dict[str, Any] = {what: sum(row[what] for row in rows) for what in ("explained", "converged")}
     told, errors, std, alike, inside = (
         np.array([row[what] for row in rows]).ravel() for what in ("told", "errors", "std", "alike", "inside")
@@ -107,13 +109,13 @@ def _rms(values: np.ndarray) -> float:
 def table(done: dict[str, Any]) -> str:
     """Table of all finished fits."""
     lines = [
-        "A stiffness of its own for every joint: 24 springs drawn within 30 % of what they have in common, 47 constants free,",
-        "all manipulations fitted at once. Told: springs that the verdict counts as identified; of the others it says that",
+        "A stiffness of its own for every joint: 24 springs drawn within 30 % of what they have in common, 47 parameters free,",
+        "all manipulations fitted at once. Told: springs that the diagnostic counts as identified; of the others it says that",
         "more was known before (1 within 30 %). Errors are of log stiffness, rms; in brackets those of all joints alike.\n",
-        "| truth | manipulations | explained | told | hold | error | not told | hold | error | all else holds | processor s |",
+        "| ground truth | manipulations | explained | told | hold | error | not told | hold | error | all else holds | processor s |",
         "|---" * 11 + "|",
     ]
-    for world, label in (("own", "the model's own"), ("twin", "MuJoCo twin")):
+    for world, label in (("own", "the model's own"), ("mujoco_model", "MuJoCo model")):
         for count in COUNTS:
             rows = [row for name, row in done.items() if name.startswith(f"joints {world} ") and name.endswith(f" {count}")]
             if not rows:
@@ -128,5 +130,5 @@ def table(done: dict[str, Any]) -> str:
 
 
 def _cells(group: dict[str, Any]) -> str:
-    """Number of springs, of intervals with the truth, and errors."""
+    """Number of springs, of intervals with the ground truth, and errors."""
     return f"{group['springs']} | {group['inside']} | {group['error']:.2f} ({group['alike']:.2f})"

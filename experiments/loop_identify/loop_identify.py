@@ -1,4 +1,5 @@
-"""Identify the flexible loop as in [Caldwell2014], and as a laboratory would: methods, noise, other truths, numbers of links.
+"""Identify the flexible loop as in [Caldwell2014], and as a laboratory would: methods, noise, other ground truths, numbers of
+links.
 
 python experiments/loop_identify/loop_identify.py  # half an hour; writes results/loop_identify
 
@@ -25,8 +26,8 @@ import tyro
 from report import draw, table
 
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.mujoco import LoopTwin
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.mujoco import MujocoLoop
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class Args:
     """Recordings of our engine, without dry friction, for the coverage of intervals."""
     own: int = 20
     """Recordings of our engine, with dry friction."""
-    twins: int = 5
-    """Recordings of the MuJoCo twin, without and with dry friction."""
+    mujoco_models: int = 5
+    """Recordings of the MuJoCo model, without and with dry friction."""
     rods: int = 3
     """Recordings of the elastic rod, whose fits take long: they do not converge."""
     joints: int = 2
-    """Loops with springs of their own, of our engine and of the MuJoCo twin; each is fitted to 1, 2 and 4 manipulations."""
+    """Loops with springs of their own, of our engine and of the MuJoCo model; each is fitted to 1, 2 and 4 manipulations."""
     only: str = ""
     """Beginning of the names of cases to run; several processes may share the work."""
     fresh: bool = False
@@ -53,11 +54,11 @@ class Args:
 def cases(args: Args) -> dict[str, Callable[[], Any]]:
     """Name -> case, in this order."""
     found: dict[str, Callable[[], Any]] = {}
-    for kind, truth in (("smooth", LoopSimulator), ("smoothtwin", LoopTwin)):
-        count = args.seeds if kind == "smooth" else args.twins
-        found |= {f"{kind} {seed}": partial(recordings.smooth, truth(), seed) for seed in range(count)}
+    for kind, ground_truth in (("smooth", LoopSimulator), ("smooth_mujoco", MujocoLoop)):
+        count = args.seeds if kind == "smooth" else args.mujoco_models
+        found |= {f"{kind} {seed}": partial(recordings.smooth, ground_truth(), seed) for seed in range(count)}
     found |= {f"own {seed}": partial(recordings.own, seed) for seed in range(args.own)}
-    found |= {f"twin {seed}": partial(recordings.twin, seed) for seed in range(args.twins)}
+    found |= {f"MuJoCo model {seed}": partial(recordings.mujoco_model, seed) for seed in range(args.mujoco_models)}
     found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.rods)}
     found |= {f"twisting {seed}": partial(recordings.twisting, seed) for seed in range(args.rods)}
     for world, (size, counts) in product(("fine", "rod"), finer.LINKS.items()):

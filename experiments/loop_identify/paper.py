@@ -1,7 +1,7 @@
 """The paper's identification [Caldwell2014, V]: 20 s at 100 Hz, start [5, 5], by its steepest descent and by later methods.
 
-The paper publishes no recording: a model with its constants is recorded under a manipulation of ours. Feedback gains are those
-of a finite-horizon regulator about the model's motion at the start constants (IV-C), 1e4 (N m / rad)^2 to 1.
+The paper publishes no recording: a model with its parameters is recorded under a manipulation of ours. Feedback gains are those
+of a finite-horizon regulator about the model's motion at the start parameters (IV-C), 1e4 (N m / rad)^2 to 1.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from softgym_envs.loop.manipulation import SCALES, STIFF, Recording, record
-from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
 from softgym_envs.mechanics import Mechanism
+from softgym_envs.systems.loop.manipulation import SCALES, STIFF, Recording, record
+from softgym_envs.systems.loop.model import ARM, PARAMETERS, LoopModel
 from sysid.least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
@@ -54,7 +54,7 @@ class Setup(NamedTuple):
 
     model: LoopModel
     mechanism: Mechanism
-    truth: np.ndarray
+    ground_truth: np.ndarray
     clean: Recording
     gains: np.ndarray
 
@@ -62,27 +62,27 @@ class Setup(NamedTuple):
         """Fit of a recording."""
         gains = changes.pop("gains", self.gains)
         follow = FollowingErrors(self.mechanism, recording.forces, recording.angles, gains, still=50, **changes)
-        return LogFit(follow, self.truth, tuple(free), tuple(name for name in free if name in OFFSETS))
+        return LogFit(follow, self.ground_truth, tuple(free), tuple(name for name in free if name in OFFSETS))
 
 
 @cache
 def prepare(links: int, steps: int = 2000) -> Setup:
-    """Record the truth and compute the gains at the start constants."""
+    """Record the ground truth and compute the gains at the start parameters."""
     model = LoopModel(links)
-    mechanism = Mechanism(model.tree, 0.01, CONSTANTS)
-    truth = model.defaults
-    clean = record(model, mechanism, truth, steps, scale=SCALES[links])
+    mechanism = Mechanism(model.tree, 0.01, PARAMETERS)
+    ground_truth = model.defaults
+    clean = record(model, mechanism, ground_truth, steps, scale=SCALES[links])
     stiff = FollowingErrors(mechanism, clean.forces, clean.angles, np.diag(STIFF)[None], still=50)
-    guess = truth.copy()
-    guess[[CONSTANTS.index(name) for name in STIFFNESS]] = START
-    return Setup(model, mechanism, truth, clean, stiff.regulated(guess, ratio=RATIO).gains)
+    initial_guess = ground_truth.copy()
+    initial_guess[[PARAMETERS.index(name) for name in STIFFNESS]] = START
+    return Setup(model, mechanism, ground_truth, clean, stiff.regulated(initial_guess, ratio=RATIO).gains)
 
 
 # --- Methods ----------------------------------------------------------------------------------------------------------
 
 
 def gauss_newton(fit: LogFit, values: Sequence[float], options: LevenbergOptions = EXACT) -> LevenbergState:
-    """Levenberg and Marquardt from values of the free constants; stiffness within [0.01, 1000], offsets within 5 N m."""
+    """Levenberg and Marquardt from values of the free parameters; stiffness within [0.01, 1000], offsets within 5 N m."""
     theta = fit.encode(values)
     low, high = (np.where(fit.logarithmic, np.log(limit), side * 5.0) for limit, side in ((0.01, -1), (1000.0, 1)))
     return levenberg_marquardt(fit, start_state(fit, theta, np.zeros((1, 0)), options), (low, high), options=options)
@@ -100,16 +100,16 @@ def quickened(fit: LogFit, values: Sequence[float], options: LevenbergOptions = 
 
 def continued(fit: LogFit, values: Sequence[float], options: LevenbergOptions = EXACT) -> tuple[LevenbergState, int]:
     """Gauss-Newton after a rough fit of a loop with much more damping, stable at any stiffness; and its iterations."""
-    damped = fit.constants.copy()
-    damped[CONSTANTS.index("loop_damping")] *= SOFTER
-    rough = replace(fit, constants=damped)
+    damped = fit.parameter_values.copy()
+    damped[PARAMETERS.index("loop_damping")] *= SOFTER
+    rough = replace(fit, parameter_values=damped)
     near = gauss_newton(rough, values, ROUGH)
     end = gauss_newton(fit, rough.decode(near.theta).tolist(), options)
     return end, len(near.log) - 1 + len(end.log) - 1
 
 
 def quasi_newton(fit: LogFit, values: Sequence[float]) -> Any:
-    """L-BFGS on log-constants with the adjoint's gradient."""
+    """L-BFGS on log-parameters with the adjoint's gradient."""
 
     def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
         found, slopes = fit.value_and_slopes(theta)
@@ -122,7 +122,7 @@ def quasi_newton(fit: LogFit, values: Sequence[float]) -> Any:
 
 
 def descent(fit: LogFit, values: Sequence[float], most: int = 800) -> dict[str, Any]:
-    """The paper's steepest descent on the constants themselves, first step 1, Armijo 0.4 / 0.4, until its gradient's norm."""
+    """The paper's steepest descent on the parameters themselves, first step 1, Armijo 0.4 / 0.4, until its gradient's norm."""
     fit = replace(fit, linear=fit.free)
     c, evaluations, iterations = np.array(values, dtype=np.float64), 1, 0
     cost, slope = fit.value_and_slopes(c)
@@ -156,7 +156,7 @@ def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[Any, dict[str, Any
 
 def row(what: str, setup: Setup, values: np.ndarray, times: dict[str, Any], **more: Any) -> dict[str, Any]:
     """One line of the table."""
-    error = values[:2] / setup.truth[:2] - 1
+    error = values[:2] / setup.ground_truth[:2] - 1
     line = {"what": what, "links": setup.model.links, "found": values, "error": error, **more, **times}
     print(f"{what:52s} {values[:2]}  {np.abs(error).max():.1e}  {more['iterations']}  {times['seconds']:.2f} s", flush=True)
     return line
@@ -182,7 +182,7 @@ def newton(links: int) -> list[dict[str, Any]]:
     what = f"the same, begun with the first {PART:.0%} of the recording"
     rows.append(row(what, setup, fit.decode(end.theta), times, iterations=count, cost=2 * end.cost))
     soft = setup.fit(setup.clean, gains=np.diag(STIFF)[None]).following
-    rows[0]["regulator"] = timed(lambda: soft.regulated(fit.constants, ratio=RATIO))[1]["cpu"]
+    rows[0]["regulator"] = timed(lambda: soft.regulated(fit.parameter_values, ratio=RATIO))[1]["cpu"]
     for start in STARTS if links == 12 else ():
         (end, count), times = timed(partial(continued, fit, start))
         what = f"the same after a damped loop, from {list(start)}"
@@ -208,9 +208,9 @@ def descend(links: int) -> list[dict[str, Any]]:
 def disturb() -> list[dict[str, Any]]:
     """Gauss-Newton on the paper's cost where recording and model differ."""
     setup, rows, rng = prepare(12), [], np.random.default_rng(0)
-    fine = Mechanism(setup.model.tree, setup.mechanism.dt / 4, CONSTANTS)
-    quarter = record(setup.model, fine, setup.truth, len(setup.clean.forces), scale=SCALES[12], substeps=4)
-    rows.append(fitted("truth with a quarter of the step", setup, setup.fit(quarter), START, NOISY))
+    fine = Mechanism(setup.model.tree, setup.mechanism.dt / 4, PARAMETERS)
+    quarter = record(setup.model, fine, setup.ground_truth, len(setup.clean.forces), scale=SCALES[12], substeps=4)
+    rows.append(fitted("ground truth with a quarter of the step", setup, setup.fit(quarter), START, NOISY))
     biased = setup.clean.disturbed(rng, **NOISE, bias=BIAS)
     rows.append(fitted("noise and bias 0.2 N m", setup, setup.fit(biased), START, NOISY))
     free = (*STIFFNESS, *OFFSETS)

@@ -1,7 +1,8 @@
-"""The documented command's method on recordings with noise and biased sensors: intervals, the twin, and a loop of another kind.
+"""The documented command's method on recordings with noise and biased sensors: intervals, the MuJoCo model, and a loop of
+another kind.
 
 A recording is one of `softgym-envs record loop`, with phases drawn by seed, 8 s unless stated; the fit is that of
-`softgym-envs identify loop run.csv`, with all 25 constants free, from the paper's start.
+`softgym-envs identify loop run.csv`, with all 25 parameters free, from the paper's start.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import numpy as np
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.links import TWIST
-from softgym_envs.loop.model import ARM, FRICTION, LoopModel
-from softgym_envs.loop.mujoco import LoopTwin
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import EVERYTHING, OFFSETS, RECIPE, STIFFNESS, manipulation
-from softgym_envs.loop.rod import LoopRod
-from sysid import run_recipe
-from sysid.judgement.result import FitResult
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.links import TWIST
+from softgym_envs.systems.loop.model import ARM, FRICTION, LoopModel
+from softgym_envs.systems.loop.mujoco import MujocoLoop
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.procedure import EVERYTHING, OFFSETS, PROCEDURE, STIFFNESS, manipulation
+from softgym_envs.systems.loop.rod import LoopRod
+from sysid import run_procedure
+from sysid.diagnostics.result import FitResult
 
 NOISE = {"torque": 0.2, "angle": 2e-3}
 """[N m], [rad]"""
@@ -32,13 +33,13 @@ DRY = 0.15
 """[N m] Largest dry friction of every joint of the arm."""
 SECONDS = 8.0
 SMOOTH = tuple(name for name in EVERYTHING if name not in FRICTION)
-"""Free constants where there is no dry friction."""
+"""Free parameters where there is no dry friction."""
 
 
-def recorded(truth: Any, seed: int, parameters: LoopParameters | None = None, *, seconds: float = SECONDS) -> Any:
-    """A manipulation of a truth with phases, noise and bias of this seed, and the bias (7,)."""
+def recorded(ground_truth: Any, seed: int, parameters: LoopParameters | None = None, *, seconds: float = SECONDS) -> Any:
+    """A manipulation of a ground truth with phases, noise and bias of this seed, and the bias (7,)."""
     rng = np.random.default_rng(1000 + seed)
-    clean = manipulation(truth, rng, steps=round(seconds / truth.dt), parameters=parameters)
+    clean = manipulation(ground_truth, rng, steps=round(seconds / ground_truth.dt), parameters=parameters)
     bias = BIAS * rng.choice([-1.0, 1.0], clean.controls.shape[1])
     torques = clean.controls + bias + NOISE["torque"] * rng.standard_normal(clean.controls.shape)
     return replace(clean.with_noise(rng, NOISE["angle"]), controls=torques), bias
@@ -50,18 +51,18 @@ def identified(
     """Fit as the command does; also processor seconds."""
     begin, simulator = time.process_time(), LoopSimulator(model=model or LoopModel())
     first = simulator.default_parameters.replace(theta_stiffness=5.0, psi_stiffness=5.0)
-    assert RECIPE.laboratory is not None
-    stages = (replace(RECIPE.laboratory, free=free),)
-    found = run_recipe(RECIPE, simulator, TrajectorySet((recording,)), start=first, stages=stages).stages[0].fit
+    assert PROCEDURE.from_recordings is not None
+    stages = (replace(PROCEDURE.from_recordings, free=free),)
+    found = run_procedure(PROCEDURE, simulator, TrajectorySet((recording,)), start=first, stages=stages).stages[0].fit
     assert found is not None
     return found, time.process_time() - begin
 
 
 def one(
-    truth: Any, seed: int, parameters: LoopParameters, free: tuple[str, ...] = EVERYTHING, model: LoopModel | None = None
+    ground_truth: Any, seed: int, parameters: LoopParameters, free: tuple[str, ...] = EVERYTHING, model: LoopModel | None = None
 ) -> dict[str, Any]:
-    """Estimates of one recording, whether 95 % intervals contain the truth, and the verdict."""
-    recording, bias = recorded(truth, seed, parameters)
+    """Estimates of one recording, whether 95 % intervals contain the ground truth, and the diagnostic."""
+    recording, bias = recorded(ground_truth, seed, parameters)
     true = parameters.replace(**dict(zip(OFFSETS, -bias, strict=True)))
     try:
         found, seconds = identified(recording, free, model)
@@ -78,7 +79,7 @@ def one(
         "inside": inside,
         "hidden": [e.name for e in found.estimates if e.hidden],
         "explained": "model_mismatch" not in found.codes,
-        "verdict": found.diagnostics[0].sentence(),
+        "diagnostic": found.diagnostics[0].sentence(),
         "opened": [d.sentence() for d in found.of("model_choice") if d.facts["allowed"]],
         "chi2": found.reduced_chi2,
         "converged": found.converged,
@@ -87,7 +88,7 @@ def one(
 
 
 def drawn(seed: int) -> LoopParameters:
-    """Draw a truth that was not used for tuning."""
+    """Draw a ground truth that was not used for tuning."""
     rng = np.random.default_rng(5000 + seed)
     return LoopParameters(
         theta_stiffness=rng.uniform(2.0, 7.0), psi_stiffness=rng.uniform(0.5, 2.5), loop_damping=rng.uniform(0.015, 0.04),
@@ -95,9 +96,9 @@ def drawn(seed: int) -> LoopParameters:
     )  # fmt: skip
 
 
-def smooth(truth: Any, seed: int) -> dict[str, Any]:
-    """Estimates for an arm without dry friction, which is known: 18 constants are free."""
-    return one(truth, seed, drawn(seed).replace(**dict.fromkeys(FRICTION, 0.0)), SMOOTH)
+def smooth(ground_truth: Any, seed: int) -> dict[str, Any]:
+    """Estimates for an arm without dry friction, which is known: 18 parameters are free."""
+    return one(ground_truth, seed, drawn(seed).replace(**dict.fromkeys(FRICTION, 0.0)), SMOOTH)
 
 
 def own(seed: int) -> dict[str, Any]:
@@ -105,13 +106,13 @@ def own(seed: int) -> dict[str, Any]:
     return one(LoopSimulator(), seed, drawn(seed))
 
 
-def twin(seed: int) -> dict[str, Any]:
-    """Estimates from the MuJoCo twin's recording."""
-    return one(LoopTwin(), seed, drawn(seed))
+def mujoco_model(seed: int) -> dict[str, Any]:
+    """Estimates from the MuJoCo model's recording."""
+    return one(MujocoLoop(), seed, drawn(seed))
 
 
 def rod(seed: int) -> dict[str, Any]:
-    """Estimates from the elastic rod, with the paper's constants and no dry friction: no constants make the model one."""
+    """Estimates from the elastic rod, with the paper's parameters and no dry friction: no parameters make the model one."""
     return one(LoopRod(), seed, LoopParameters(), SMOOTH)
 
 
@@ -121,7 +122,8 @@ def twisting(seed: int) -> dict[str, Any]:
 
 
 def paired(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Recordings with the same truths, phases and noise in two worlds: effect of the world only, in standard deviations."""
+    """Recordings with the same ground truths, phases and noise in two worlds: effect of the world only, in standard
+    deviations."""
     both = [pair for pair in zip(ours, theirs, strict=False) if not any("failed" in row for row in pair)]
     shifts: dict[str, list[float]] = {"stiffness": [], "dry friction": [], "all else": []}
     for own_row, their_row in both:
@@ -145,7 +147,7 @@ def _median(values: list[float | None]) -> float | None:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summary of recordings of one truth."""
+    """Summary of recordings of one ground truth."""
     good = [row for row in rows if "failed" not in row]
     inside = {name: [row["inside"][name] for row in good if name in row["inside"]] for name in EVERYTHING}
     flat = [value for values in inside.values() for value in values]

@@ -47,22 +47,22 @@ def draw(done: dict[str, Any], path: Path) -> None:
 
 
 def rows_of(done: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Recordings of one truth."""
+    """Recordings of one ground truth."""
     return [row for name, row in done.items() if name.startswith(f"{kind} ") and name.split()[1].isdigit()]
 
 
 def _noisy(done: dict[str, Any]) -> str:
     names = {
-        "smooth": "the model's own, 18 constants free", "own": "the model's own, 25",
-        "smoothtwin": "MuJoCo twin, 18", "twin": "MuJoCo twin, 25", "rod": "elastic rod (another structure), 18",
+        "smooth": "the model's own, 18 parameters free", "own": "the model's own, 25",
+        "smooth_mujoco": "MuJoCo model, 18", "mujoco_model": "MuJoCo model, 25", "rod": "elastic rod (another structure), 18",
         "twisting": "the same rod, by a model whose links twist, 20",
     }  # fmt: skip
     lines = [
         "Recordings of 8 s at 100 Hz with noise (2 mrad, 0.2 N m) and bias (+-0.2 N m of every torque), fitted by the method",
-        "of `softgym-envs identify loop run.csv` from [5, 5]. Stiffness and damping of every truth are drawn, the rod's are",
-        "the defaults; where 25 constants are free, so is dry friction, up to 0.15 N m in every joint (in MuJoCo its own);",
+        "of `softgym-envs identify loop run.csv` from [5, 5]. Stiffness and damping of every ground truth are drawn, the rod's are",
+        "the defaults; where 25 parameters are free, so is dry friction, up to 0.15 N m in every joint (in MuJoCo its own);",
         "where 18 are free, there is none, and that is known.\n",
-        "| truth | recordings | explained | 95 % intervals with the truth: stiffness, all | rms errors | chi2 | processor s |",
+        "| ground truth | recordings | explained | 95 % intervals with the ground truth: stiffness, all | rms errors | chi2 | processor s |",
         "|---|---|---|---|---|---|---|",
     ]
     for kind, what in names.items():
@@ -80,14 +80,14 @@ def _noisy(done: dict[str, Any]) -> str:
 
 
 def _paired(done: dict[str, Any]) -> list[str]:
-    """Compare the MuJoCo twin's recordings with our engine's of the same truth, phases and noise."""
+    """Compare the MuJoCo model's recordings with our engine's of the same ground truth, phases and noise."""
     lines = [
         "",
-        "The same truths, phases and noise in our engine and in MuJoCo, whose dry friction sticks (ours: a tanh of the speed):",
-        "how many intervals hold the truth, and by how many standard deviations the world moves an estimate (mean, rms).\n",
+        "The same ground truths, phases and noise in our engine and in MuJoCo, whose dry friction sticks (ours: a tanh of the speed):",
+        "how many intervals hold the ground truth, and by how many standard deviations the world moves an estimate (mean, rms).\n",
         "| free | recordings | hold in our engine | in MuJoCo | stiffness | dry friction | all else |", "|---" * 7 + "|",
     ]  # fmt: skip
-    for ours, theirs, free in (("smooth", "smoothtwin", 18), ("own", "twin", 25)):
+    for ours, theirs, free in (("smooth", "smooth_mujoco", 18), ("own", "mujoco_model", 25)):
         if not rows_of(done, ours) or not rows_of(done, theirs):
             continue
         p = recordings.paired(rows_of(done, ours), rows_of(done, theirs))
@@ -102,14 +102,14 @@ def _paired(done: dict[str, Any]) -> list[str]:
 def _links(done: dict[str, Any]) -> str:
     lines = [
         "6, 12 or 24 links: errors of two manipulations held out (see `finer`).\n",
-        "| truth | motion | links | hand, held out [mm] | at [5, 5] | fitted | innovations | theta, psi of 12 links | cpu s |",
+        "| ground truth | motion | links | hand, held out [mm] | at [5, 5] | fitted | innovations | theta, psi of 12 links | cpu s |",
         "|---" * 9 + "|",
     ]
     for name, row in done.items():
         if name.startswith("links "):
             as_12, ends = row["as_12_links"], "" if row["converged"] else " (not converged)"
             lines.append(
-                f"| {row['truth']} | {row['size']} | {row['links']}{ends} | {1e3 * row['held_out']['hand']:.3f} "
+                f"| {row['ground_truth']} | {row['size']} | {row['links']}{ends} | {1e3 * row['held_out']['hand']:.3f} "
                 f"| {1e3 * row['start']['hand']:.3f} | {1e3 * row['train']['hand']:.3f} | {row['held_out']['innovations']:.2f} "
                 f"| {as_12['theta_stiffness']:.3f}, {as_12['psi_stiffness']:.3f} | {row['cpu']:.0f} |"
             )
@@ -144,7 +144,7 @@ def _paper(done: dict[str, Any]) -> str:
         g = done["paper gradients"]
         forward, differences = g["adjoint_against_forward"], g["adjoint_against_differences"]
         lines.append(
-            f"\nGradient by 11 constants over 2000 steps: adjoint and forward sensitivities differ by {forward:.1e} relative, "
+            f"\nGradient by 11 parameters over 2000 steps: adjoint and forward sensitivities differ by {forward:.1e} relative, "
             f"adjoint and central differences by {differences:.1e}."
         )
     return "\n".join(lines) + "\n"
@@ -157,15 +157,15 @@ def _legend(ax: Any, **more: Any) -> None:
 
 
 def _draw_inside(ax: Any, done: dict[str, Any]) -> None:
-    """Plot the share of intervals with the truth by constant."""
-    for place, (kind, label) in enumerate((("smooth", "the model's own"), ("smoothtwin", "MuJoCo twin"))):
+    """Plot the share of intervals with the ground truth by constant."""
+    for place, (kind, label) in enumerate((("smooth", "the model's own"), ("smooth_mujoco", "MuJoCo model"))):
         rows = rows_of(done, kind)
         if rows:
             inside = recordings.summary(rows)["inside"]
             ax.bar(np.arange(len(inside)) + 0.4 * place, list(inside.values()), 0.4, label=f"{label} ({len(rows)})")
             ax.set_xticks(np.arange(len(inside)) + 0.2, list(inside), rotation=70, fontsize=7)
     ax.axhline(0.95, color="k", lw=0.8)
-    ax.set(ylim=(0.5, 1.01), title="share of 95 % intervals that hold the truth")
+    ax.set(ylim=(0.5, 1.01), title="share of 95 % intervals that hold the ground truth")
     _legend(ax, fontsize=8, loc="lower right")
 
 
@@ -174,7 +174,7 @@ def _draw_links(ax: Any, done: dict[str, Any]) -> None:
     curves: dict[str, list[tuple[int, float]]] = {}
     for name, row in done.items():
         if name.startswith("links "):
-            curves.setdefault(f"{row['truth']}, {row['size']}", []).append((row["links"], 1e3 * row["held_out"]["hand"]))
+            curves.setdefault(f"{row['ground_truth']}, {row['size']}", []).append((row["links"], 1e3 * row["held_out"]["hand"]))
     for label, points in curves.items():
         ax.loglog(*zip(*points, strict=True), "o-", label=label)
     ax.set_xticks([6, 12, 24], ["6", "12", "24"])

@@ -15,9 +15,9 @@ import tyro
 from energy import compared
 
 from softgym_envs.core.files import provenance, write_json
-from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
 from softgym_envs.mechanics import Body, Frame, Joint, Mechanism, Tree
 from softgym_envs.mechanics.mujoco_tree import spec_of, state_index, write_tree
+from softgym_envs.systems.loop.model import ARM, PARAMETERS, LoopModel
 
 GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
 """Feedback on the arm's angles [N m/rad]."""
@@ -38,18 +38,18 @@ def loop(steps: int = 2000) -> dict[str, float]:
     At the defaults, with feedback, without which the arm would fall: at rest, and at every 20th step of the motion.
     """
     model = LoopModel()
-    mechanism, constants = Mechanism(model.tree, 0.01, CONSTANTS), model.defaults
+    mechanism, parameter_values = Mechanism(model.tree, 0.01, PARAMETERS), model.defaults
     q = np.pad(np.array(model.start), (0, mechanism.n - len(ARM)))[None]
-    rest = mechanism.rest(q, constants=constants, held=ARM)
-    start = mechanism.rest_state(rest.q, rest.needed[:, : len(ARM)], constants)
+    rest = mechanism.rest(q, parameter_values=parameter_values, held=ARM)
+    start = mechanism.rest_state(rest.q, rest.needed[:, : len(ARM)], parameter_values)
     gain = np.pad(np.diag(GAINS), ((0, 0), (0, mechanism.nx - len(ARM))))
     wave = 0.1 * np.sin(0.02 * np.arange(steps)[:, None] * np.array([1.0, 0.8, 1.2, 0.9, 1.1, 0.7, 1.0]))
     controls = rest.needed[:, : len(ARM)] + (rest.q[:, : len(ARM)] + wave) * GAINS
-    motion = mechanism.simulate(start, controls[None], constants, gains=gain)
-    gaps, _ = mechanism.gaps(np.ascontiguousarray(motion.states[0, 1:, : mechanism.n]), constants)
+    motion = mechanism.simulate(start, controls[None], parameter_values, gains=gain)
+    gaps, _ = mechanism.gaps(np.ascontiguousarray(motion.states[0, 1:, : mechanism.n]), parameter_values)
 
     def largest(state: np.ndarray, control: np.ndarray) -> float:
-        A, B, _ = mechanism.linearize(state, control, constants)
+        A, B, _ = mechanism.linearize(state, control, parameter_values)
         return float(np.abs(np.linalg.eigvals(A - B @ gain)).max())
 
     return {

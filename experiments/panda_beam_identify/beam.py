@@ -88,7 +88,7 @@ def read(path: Path) -> Recording:
 
 @cache
 def mechanism() -> Mechanism:
-    """Panda with the beam; constants are stiffness and damping of a hinge."""
+    """Panda with the beam; parameters are stiffness and damping of a hinge."""
     bodies, joints, parent = [], [], "world"
     for i, (xyz, turn) in enumerate(ORIGINS):
         bodies.append(Body(f"link{i}"))
@@ -117,17 +117,17 @@ def mechanism() -> Mechanism:
     return Mechanism(tree, DT, ("stiffness", "damping"), force_split="symmetric")
 
 
-def constants(theta: np.ndarray) -> np.ndarray:
-    """Constants of the tree for the logarithms of EI [N m^2] and c [N m^2 s]."""
+def parameter_values(theta: np.ndarray) -> np.ndarray:
+    """Parameters of the tree for the logarithms of EI [N m^2] and c [N m^2 s]."""
     return np.asarray(np.exp(theta) * PIECES / LENGTH)
 
 
 def predicted(recording: Recording, theta: np.ndarray) -> np.ndarray:
     """Torques (N, 7) of the arm due to the beam, less their means [N m]."""
-    model, row = mechanism(), constants(theta)
+    model, row = mechanism(), parameter_values(theta)
     q = np.zeros((1, model.n))
     q[0, :7] = recording.angles[0]
-    rest = model.rest(q, constants=row, held=model.tree.actuated)
+    rest = model.rest(q, parameter_values=row, held=model.tree.actuated)
     assert rest.status[0] == Status.OK, "no rest"
     gains = np.zeros((7, model.nx))
     gains[:, :7], gains[:, model.n : model.n + 7] = STIFF * np.eye(7), DAMPED / ARMATURE * np.eye(7)
@@ -151,7 +151,7 @@ def ringing(torques: np.ndarray, ways: np.ndarray) -> dict[str, float]:
     """Frequency [Hz], damping ratio and amplitude [N m] of torques (N, 7) along `ways` (7,), a decaying sine, and its share."""
     signal, times = torques @ ways, EVERY * DT * np.arange(len(torques))
     spectrum = np.abs(np.fft.rfft(signal * np.hanning(len(signal)), 16 * len(signal)))
-    guess = np.fft.rfftfreq(16 * len(signal), EVERY * DT)[np.argmax(spectrum)]
+    initial_guess = np.fft.rfftfreq(16 * len(signal), EVERY * DT)[np.argmax(spectrum)]
 
     def rows(x: np.ndarray) -> np.ndarray:
         wave, decay = 2 * np.pi * x[0] * times, np.exp(-2 * np.pi * x[0] * x[1] * times)
@@ -161,7 +161,7 @@ def ringing(torques: np.ndarray, ways: np.ndarray) -> dict[str, float]:
         matrix = rows(x)
         return np.asarray(matrix @ np.linalg.lstsq(matrix, signal, rcond=None)[0] - signal)
 
-    found = least_squares(error, [guess, 0.005], x_scale=[0.1, 0.01]).x
+    found = least_squares(error, [initial_guess, 0.005], x_scale=[0.1, 0.01]).x
     weights = np.linalg.lstsq(rows(found), signal, rcond=None)[0]
     share = 1 - float(np.sum(error(found) ** 2) / np.sum(signal**2))
     amplitude = float(np.hypot(*weights[:2]))

@@ -1,6 +1,6 @@
-"""The mechanism's constants from free runs of half a second, by Levenberg and Marquardt; which constants the data determine.
+"""The mechanism's parameters from free runs of half a second, by Levenberg and Marquardt; which parameters the data determine.
 
-Legend: C constants of a joint.
+Legend: C parameters of a joint.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ KEPT = slice(4, None, 5)
 STRIDE = 20
 """Frames between the starts of free runs."""
 NOISE = 0.05
-"""[rad] Noise that weighs the guesses of constants against errors."""
+"""[rad] Noise that weighs the guesses of parameters against errors."""
 
 
 class FreeRuns:
-    """Errors of free runs as a function of all constants, and distances of these from their guesses: a `levenberg.System`."""
+    """Errors of free runs as a function of all parameters, and distances of these from their guesses: a `levenberg.System`."""
 
     def __init__(self, episodes: list[Array], stride: int) -> None:
         self.past, self.valves, self.angles, self.owner = windows(episodes, 50, stride)
         angles = np.concatenate(episodes)[:, :4]
         self.known: list[Known] = [k for j in range(4) for k in known(j, angles.min(axis=0), angles.max(axis=0))]
-        self.guess, self.spread = np.array([k.guess for k in self.known]), np.array([k.spread for k in self.known])
+        self.initial_guess, self.spread = (
+            np.array([k.initial_guess for k in self.known]),
+            np.array([k.spread for k in self.known]),
+        )
         self.bounds = np.array([k.low for k in self.known]), np.array([k.high for k in self.known])
 
     def errors(self, theta: Array) -> Array:
@@ -42,7 +45,7 @@ class FreeRuns:
 
     def guessed(self, theta: Array) -> Array:
         """Distance from the guesses (p,), in units of errors."""
-        return NOISE * (theta - self.guess) / self.spread
+        return NOISE * (theta - self.initial_guess) / self.spread
 
     def slopes(self, theta: Array) -> Array:
         """d errors / d theta (n, 40, p): differences over a finite step, since friction makes errors only piecewise smooth."""
@@ -65,13 +68,13 @@ class FreeRuns:
         return np.asarray(np.linalg.qr(np.vstack([rows, guessed]), mode="r"))[None]
 
     def move(self, blocks: Array, step: Array) -> Array:
-        """Unchanged blocks: there are no unknowns but the constants."""
+        """Unchanged blocks: there are no unknowns but the parameters."""
         return blocks
 
     def told(self, theta: Array) -> dict[str, Any]:
-        """95 % half widths of all constants, with episodes as independent, and which constants the data determine.
+        """95 % half widths of all parameters, with episodes as independent, and which parameters the data determine.
 
-        Undetermined constants keep the guess's width; determined ones are narrowed to less than that.
+        Undetermined parameters keep the guess's width; determined ones are narrowed to less than that.
         """
         J, off = self.slopes(theta), self.errors(theta).reshape(len(self.past), -1)
         weight = (NOISE / self.spread) ** 2
@@ -84,20 +87,20 @@ class FreeRuns:
         lost = [name for name, width, k in zip(names, half, self.known, strict=True) if width > k.spread]
         ends = (theta <= self.bounds[0] + 1e-6) | (theta >= self.bounds[1] - 1e-6)
         return {
-            "constants": {
+            "parameters": {
                 name: {"value": value, "half_width": width, "unit": k.unit}
                 for name, value, width, k in zip(names, theta.tolist(), half.tolist(), self.known, strict=True)
             },
             "not_told": lost, "at_bound": [name for name, end in zip(names, ends, strict=True) if end],
-            "verdict": f"{len(names) - len(lost)} of {len(names)} constants are told better than they were guessed; all are "
+            "diagnostic": f"{len(names) - len(lost)} of {len(names)} parameters are told better than they were guessed; all are "
             "per inertia of a joint and per unit of recorded pressure: masses, lengths, bores and forces are not told",
         }  # fmt: skip
 
 
 def mechanism(episodes: list[Array], iterations: int, known_before: Array | None = None) -> tuple[Array, FreeRuns]:
-    """Constants (4, C) whose free runs of 0.5 s fit best, searched from those known before, else from the guesses."""
+    """Parameters (4, C) whose free runs of 0.5 s fit best, searched from those known before, else from the guesses."""
     system = FreeRuns(episodes, STRIDE)
-    theta = system.guess if known_before is None else np.clip(known_before.ravel(), *system.bounds)
+    theta = system.initial_guess if known_before is None else np.clip(known_before.ravel(), *system.bounds)
     if iterations == 0:
         return theta.reshape(4, -1), system
     first = start_state(system, theta, np.zeros((1, 0)), LevenbergOptions())

@@ -1,4 +1,4 @@
-r"""An arm of hinges pulled by antagonistic pairs of pneumatic muscles, described only by constants of its joints.
+r"""An arm of hinges pulled by antagonistic pairs of pneumatic muscles, described only by parameters of its joints.
 
 Its bones are not measured: everything is per inertia of a joint, and joints couple by constant shares D of each other's
 acceleration. With p_1, p_2 inside the muscles of joint j (`pneumatic`), x its angle,
@@ -15,7 +15,7 @@ A joint's stops lie at the ends of the recorded range, within `STOP_RANGE`, and 
 inside the range would push back where joints still move. Beyond a stop a muscle pulls as at it, the stop's spring pushes back,
 and a joint goes `REACH` further at most. Steps are semi-implicit, friction and damping implicit.
 
-Legend: N stretches, P frames of the past, T frames ahead, n joints, C constants of a joint.
+Legend: N stretches, P frames of the past, T frames ahead, n joints, C parameters of a joint.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from softgym_envs.arm.pneumatic import filled
 from softgym_envs.core.errors import ShapeError
-from softgym_envs.core.numba_engine import inner, kernel
 from softgym_envs.core.simulator import Array
+from softgym_envs.engines.numba.engine import inner, kernel
+from softgym_envs.systems.arm.pneumatic import filled
 
 PULL, BACK, PRELOAD, STIFFNESS, LOWER, UPPER = 0, 3, 6, 7, 8, 9
 FRICTION, FRICTION_PRESSURE, STICTION, DAMPING, DAMPING_PRESSURE = 10, 11, 12, 13, 14
 LAG_PULL, LAG_BACK, UNEXPLAINED, FADING, GRAVITY = 15, 16, 17, 18, 19
-"""Indices of the constants of a joint; those of gravity are followed by the shares of the other joints."""
+"""Indices of the parameters of a joint; those of gravity are followed by the shares of the other joints."""
 STOP_STIFFNESS, STOP_WIDTH = 400.0, 0.05
 """[1/s^2], [rad] Springs at the ends of a joint's range, per inertia."""
 REACH = 0.2
@@ -55,7 +55,7 @@ def pull(p, q, c):
 
 
 def on_pulley(thread: float, turns: float, length: float, radius: float) -> tuple[float, float, float]:
-    """Constants c of `pull` for a muscle with `length` [m] at q = 0 on a pulley of that radius [m], shortened by turning."""
+    """Parameters c of `pull` for a muscle with `length` [m] at q = 0 on a pulley of that radius [m], shortened by turning."""
     scale = radius / (4.0 * np.pi * turns * turns)
     return (
         scale * (3.0 * length * length - thread * thread),
@@ -71,11 +71,11 @@ def stuck_or_slid(v, friction):
 
 
 class Known(NamedTuple):
-    """Prior of a constant; pressures are in units of the recording's."""
+    """Prior of a parameter; pressures are in units of the recording's."""
 
     name: str
     unit: str
-    guess: float
+    initial_guess: float
     spread: float
     """Prior standard deviation about the guess."""
     low: float = -np.inf
@@ -87,7 +87,7 @@ _PULLS = (
     Known("pull1", "1/s^2", -30.0, 50.0),
     Known("pull2", "1/(rad s^2)", 0.0, 50.0),
 )
-_BACKS = tuple(Known(k.name.replace("pull", "back"), k.unit, abs(k.guess), k.spread, k.low) for k in _PULLS)
+_BACKS = tuple(Known(k.name.replace("pull", "back"), k.unit, abs(k.initial_guess), k.spread, k.low) for k in _PULLS)
 _REST = (
     Known("preload", "rad/s^2", 0.0, 20.0), Known("stiffness", "1/s^2", 20.0, 20.0, 0.0),
     Known("lower", "rad", np.nan, 0.05), Known("upper", "rad", np.nan, 0.05),
@@ -101,14 +101,15 @@ _REST = (
 
 
 def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
-    """Priors of all constants of a joint, in their order; `lower` and `upper` (n,) are the ends of the recorded range [rad]."""
+    """Priors of all parameters of a joint, in their order; `lower` and `upper` (n,) are the ends of the recorded range
+    [rad]."""
     low, high, joints = float(lower[joint]), float(upper[joint]), len(lower)
     outside, inside = STOP_RANGE
     gravity = tuple(Known(f"{f}{i}", "rad/s^2", 0.0, 20.0) for i in range(joints) for f in ("sin", "cos"))
     shares = tuple(Known(f"share{i}", "-", 0.0, 0.5) for i in range(joints) if i != joint)
     rest = [*_REST]
-    rest[LOWER - PRELOAD] = rest[LOWER - PRELOAD]._replace(guess=low + 0.03, low=low - outside, high=low + inside)
-    rest[UPPER - PRELOAD] = rest[UPPER - PRELOAD]._replace(guess=high - 0.03, low=high - inside, high=high + outside)
+    rest[LOWER - PRELOAD] = rest[LOWER - PRELOAD]._replace(initial_guess=low + 0.03, low=low - outside, high=low + inside)
+    rest[UPPER - PRELOAD] = rest[UPPER - PRELOAD]._replace(initial_guess=high - 0.03, low=high - inside, high=high + outside)
     return (*_PULLS, *_BACKS, *rest, *gravity, *shares)
 
 
@@ -235,11 +236,11 @@ def predict(c, past, valves, h, out):
             q[:] = out[row, t]
 
 
-def predicted(constants: Array, past: Array, valves: Array, h: float) -> Array:
+def predicted(parameter_values: Array, past: Array, valves: Array, h: float) -> Array:
     """Angles (N, T, n) [rad] after every frame of h seconds; never more than `REACH` beyond the stops.
 
     Args:
-        constants: (n, C); see `known`.
+        parameter_values: (n, C); see `known`.
         past: Angles and pressures (N, P, 3 n), P >= 3; the last frame is the start.
         valves: Pressures (N, T, 2 n), the first acts from the start on.
         h: Time between frames [s].
@@ -247,10 +248,10 @@ def predicted(constants: Array, past: Array, valves: Array, h: float) -> Array:
     Raises:
         ShapeError: Sizes do not fit.
     """
-    n = len(constants)
+    n = len(parameter_values)
     fits = past.ndim == 3 and past.shape[1] >= 3 and past.shape[2] == 3 * n and valves.ndim == 3
     if not fits or valves.shape[0] != len(past) or valves.shape[2] != 2 * n:
         raise ShapeError(f"past {past.shape} and valves {valves.shape}: expected (N, 3 or more, {3 * n}) and (N, T, {2 * n})")
     out = np.empty((*valves.shape[:2], n))
-    predict(constants, np.ascontiguousarray(past), np.ascontiguousarray(valves), h, out)
+    predict(parameter_values, np.ascontiguousarray(past), np.ascontiguousarray(valves), h, out)
     return out

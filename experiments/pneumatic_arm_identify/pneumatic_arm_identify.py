@@ -5,7 +5,7 @@ r"""A real arm with 4 joints and 8 pneumatic muscles, predicted 0.1, 0.5 and 1 s
     python experiments/pneumatic_arm_identify/pneumatic_arm_identify.py predict --data other.npz  # seconds
 
 Recordings of Buechler et al., distributed with Shaj et al., "Action-conditional recurrent Kalman networks" (CoRL 2020). The
-mechanism is `mechanism`, its constants fitted to free runs of 0.5 s by Levenberg and Marquardt. Baselines:
+mechanism is `mechanism`, its parameters fitted to free runs of 0.5 s by Levenberg and Marquardt. Baselines:
 standing still; a linear ARX model in angles and pressures, whose lags and ridge are chosen by free runs on validation episodes,
 and the same trained on such free runs; a recurrent network (GRU) trained on them. All see the angles and pressures up to the
 start and the pressures of the horizon; training, validation and test have different episodes.
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.core.page import BLUE, plain_axes
+from softgym_envs.data.page import BLUE, plain_axes
 
 Array = NDArray[np.float64]
 HORIZONS = (10, 50, 100)
@@ -52,7 +52,7 @@ class Args:
     steps: int = 1200
     """Steps of Adam, for the network; half of them for ARX."""
     iterations: int = 30
-    """Iterations of Levenberg and Marquardt, from the folder's constants on, else from the guesses; 0 keeps these."""
+    """Iterations of Levenberg and Marquardt, from the folder's parameters on, else from the guesses; 0 keeps these."""
     seed: int = 0
     out: Path = Path("results/pneumatic_arm_identify")
     """Folder; `predict` reads fit.npz there."""
@@ -134,14 +134,14 @@ def folds(args: Args) -> None:
             before = list(earlier["mechanism"])
     fitted = [mechanism(train, args.iterations, start)[0] for train, start in zip(trains, before, strict=True)]
     np.savez_compressed(file, mechanism=np.stack(fitted))
-    fits = [(constants, Arx(arx(train, *ARX))) for constants, train in zip(fitted, trains, strict=True)]
+    fits = [(parameter_values, Arx(arx(train, *ARX))) for parameter_values, train in zip(fitted, trains, strict=True)]
     table: dict[str, Any] = {}
     for horizon in HORIZONS:
         past, pressures, angles, owner = windows(episodes, horizon)
         found = {name: np.empty_like(angles) for name in ("pneumatic mechanism", "ARX", "stands still")}
-        for fold, (constants, linear) in enumerate(fits):
+        for fold, (parameter_values, linear) in enumerate(fits):
             rows = part[owner] == fold
-            found["pneumatic mechanism"][rows] = predicted(constants, past[rows], pressures[rows], H)
+            found["pneumatic mechanism"][rows] = predicted(parameter_values, past[rows], pressures[rows], H)
             found["ARX"][rows] = run(linear, past[rows], pressures[rows])
             found["stands still"][rows] = past[rows, -1:, :4]
         told(table, horizon, found, angles, owner)
@@ -163,9 +163,9 @@ def fit(args: Args) -> None:
     for part in args.parts:
         began = time.process_time()
         if part == "mechanism":
-            constants, system = mechanism(data["train"], args.iterations, weights.get("mechanism"))
-            weights["mechanism"] = constants
-            about |= system.told(constants.ravel())
+            parameter_values, system = mechanism(data["train"], args.iterations, weights.get("mechanism"))
+            weights["mechanism"] = parameter_values
+            about |= system.told(parameter_values.ravel())
         elif part == "arx":
             order, ridge = chosen(data)
             weights["arx"] = arx(data["train"], order, ridge)

@@ -33,7 +33,7 @@ from agents.learning.policy import load_policy, observed_with, save_policy
 from agents.learning.rl import LearningPoint, Training
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, write_json
-from softgym_envs.rooms import room_of_task, tasks
+from softgym_envs.systems import system_of_task, tasks
 
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Keywords of the environments of the training."""
@@ -48,7 +48,7 @@ class Own:
     observed: dict[str, Any]
     """Keywords of the environment, required of the policy's user, too; for an option, those that choose it."""
     teacher: Path | None = None
-    """Another policy, learned without noise and delay; none: the room's controller."""
+    """Another policy, learned without noise and delay; none: the system's controller."""
     rounds: int = 11
     updates: int = 400
     num_envs: int = 96
@@ -72,7 +72,7 @@ SEEN: dict[str, Any] = {"sensor_noise": NOISY["sensor_noise"], "action_memory": 
 ROLLING = HERE / "roll_ppo.npz"
 """Policy that rolls without noise and delay."""
 FIT = "experiments/policies/superball_fit.toml"
-"""Constants and contact of the SUPERball that equal those of its MuJoCo twin."""
+"""Parameters and contact of the SUPERball that equal those of its MuJoCo model."""
 
 
 class Learned(NamedTuple):
@@ -81,7 +81,7 @@ class Learned(NamedTuple):
     imitation: Imitation
     lesson: Lesson
     teacher: Path | None = None
-    """Another policy, learned without noise and delay; none: the room's controller."""
+    """Another policy, learned without noise and delay; none: the system's controller."""
     later: Lesson | None = None
     """A second training by PPO after the first."""
 
@@ -94,7 +94,7 @@ CRAWLING = Training(
         "gae_lambda": 0.95, "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.2},
     },
 )  # fmt: skip
-"""Half of the rows have the default contacts, half those of the twin."""
+"""Half of the rows have the default contacts, half those of the MuJoCo model."""
 
 LEARNED = {
     "TensegrityRoll-v0": Learned(
@@ -141,9 +141,10 @@ LEARNED = {
         ),
     ),
 }  # fmt: skip
-"""Id -> who imitates, foreseeing, and the PPO after it: TensegrityRoll in the default constants and in the twin's.
+"""Id -> who imitates, foreseeing, and the PPO after it: TensegrityRoll in the default parameters and in the MuJoCo model's.
 
-Training on to 480 000 steps, with a rate that falls to zero, lowered success in the twin's constants (checked every 60 000)."""
+Training on to 480 000 steps, with a rate that falls to zero, lowered success in the MuJoCo model's parameters (checked every 60
+000)."""
 
 CARRIED: dict[str, tuple[str, dict[str, Told]]] = {
     "TensegrityWaypoint-v0": (
@@ -158,8 +159,8 @@ CARRIED: dict[str, tuple[str, dict[str, Told]]] = {
 }
 """Id -> id whose policy it has, and that policy's substitute observations (see `carried`): it rolls at 1 m/s towards the
 next waypoint; on uneven ground, which it does not feel, it hurries and brakes as its mean velocity requires. Of 64 episodes
-in the default constants and in `FIT`, factor and offset 4 and 0.1 did 60 and 59, 3 and 0.15 57 and 60, 4 and 0 55 and 58, 3 and
-0 36 and 59; with the velocity's error itself, 3 and 0.3 did 30 and 23 of 32."""
+in the default parameters and in `FIT`, factor and offset 4 and 0.1 did 60 and 59, 3 and 0.15 57 and 60, 4 and 0 55 and 58, 3
+and 0 36 and 59; with the velocity's error itself, 3 and 0.3 did 30 and 23 of 32."""
 
 
 @dataclass(frozen=True)
@@ -249,8 +250,8 @@ def carry(task_id: str, args: Args) -> None:
 
 
 def controller_of(task_id: str) -> tuple[str, Controller]:
-    """Name and controller of the room that teaches; "" if there is none."""
-    controllers = room_of_task(task_id).controllers_of(task_id)
+    """Name and controller of the system that teaches; "" if there is none."""
+    controllers = system_of_task(task_id).controllers_of(task_id)
     name = next((name for name in TEACHERS if name in controllers), "")
     return name, controllers.get(name, zero)
 

@@ -43,7 +43,7 @@ class Lesson:
 
     training: Training
     variants: tuple[Mapping[str, Any], ...]
-    """Further keywords, each set for an equal share of the rows: delays or constants that one policy must master."""
+    """Further keywords, each set for an equal share of the rows: delays or parameters that one policy must master."""
     critic_first: int = 0
     """Control steps during which only the critic learns, since a pupil has none."""
 
@@ -92,7 +92,7 @@ class CriticFirst(BaseCallback):
 
 
 class SideBySide(VecEnv):
-    """Several `SB3VecEnv` as one, their rows in sequence: worlds that differ in constants or delays, for one policy.
+    """Several `SB3VecEnv` as one, their rows in sequence: worlds that differ in parameters or delays, for one policy.
 
     Args:
         parts: At least one; spaces are alike.

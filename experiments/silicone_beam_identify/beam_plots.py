@@ -22,7 +22,7 @@ def draw(path: Path, lines: list[dict[str, Any]]) -> None:
         upper.plot(times, real - real[0], ".", color="0.3", markersize=3, label="markers")
         upper.plot(times, ours - real[0], color="tab:red", linewidth=1, label="predicted")
         upper.plot(times, blind - real[0], ":", color="tab:blue", linewidth=1, label="blind: from the held rows alone")
-        fitted = f"fitted to {line['fitted to']}" if "fitted to" in line else "frozen constants"
+        fitted = f"fitted to {line['fitted to']}" if "fitted to" in line else "frozen parameters"
         upper.set_title(f"{line['recording']}, {line['load_g']:g} g\n{fitted}", fontsize=9)
         lower.plot(times, ours - real, color="tab:red", linewidth=1)
         lower.plot(times, blind - real, ":", color="tab:blue", linewidth=1)

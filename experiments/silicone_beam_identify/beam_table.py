@@ -53,7 +53,7 @@ def table(document: dict[str, Any]) -> str:
         "",
         "The authors' finite elements: 264 kPa, one modulus for rest and motion.",
         "",
-        "Verdicts of the fit that is frozen: " + "; ".join(document["diagnostics"]) + ".",
+        "Diagnostics of the fit that is frozen: " + "; ".join(document["diagnostics"]) + ".",
         "",
     ]
     return "\n".join(lines)

@@ -24,8 +24,8 @@ from scipy.interpolate import CubicSpline
 from scipy.linalg import eigh
 from scipy.optimize import least_squares
 
-from softgym_envs.vine import VineParameters, load_scene
-from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine import VineParameters, load_scene
+from softgym_envs.systems.vine.dynamics import VineSimulator
 
 Array = NDArray[np.float64]
 
@@ -62,32 +62,42 @@ def start_state(simulator: VineSimulator, held: Array, start: Array) -> Array:
     return state
 
 
-def predict(simulator: VineSimulator, constants: VineParameters, held: Array, load: float, starts: Array, rows: int) -> Array:
+def predict(
+    simulator: VineSimulator, parameter_values: VineParameters, held: Array, load: float, starts: Array, rows: int
+) -> Array:
     """Paths of the markers for K starts (K, 2), (K, rows, M, 2) [m]."""
     states = np.stack([start_state(simulator, held, start) for start in starts])
     controls = np.tile([0.0, load], (len(states), rows - 1, 1))
-    found, status = simulator.rollout(states, controls, constants, substeps=round(PERIOD / DT))
+    found, status = simulator.rollout(states, controls, parameter_values, substeps=round(PERIOD / DT))
     assert (status == 0).all(), "the beam diverged"
     return simulator.model.marker_places(found)
 
 
 def predict_softened(
-    simulator: VineSimulator, constants: VineParameters, softening: float, held: Array, load: float, starts: Array, rows: int
+    simulator: VineSimulator,
+    parameter_values: VineParameters,
+    softening: float,
+    held: Array,
+    load: float,
+    starts: Array,
+    rows: int,
 ) -> Array:
     """As `predict`, with a clock that runs slower in larger motion."""
     times = PERIOD * np.arange(max(rows, LONGEST))
-    paths = predict(simulator, constants, held, load, starts, len(times))
+    paths = predict(simulator, parameter_values, held, load, starts, len(times))
     rings = [ring(path[:LONGEST, :, 1].mean(axis=1)) for path in paths]
     clocks = [linear_time(times[:rows], one.amplitude, one.decay, softening) for one in rings]
     return np.stack([CubicSpline(times, path)(clock) for path, clock in zip(paths, clocks, strict=True)])
 
 
-def fitted_start(simulator: VineSimulator, constants: VineParameters, softening: float, release: Release, last: int) -> Array:
+def fitted_start(
+    simulator: VineSimulator, parameter_values: VineParameters, softening: float, release: Release, last: int
+) -> Array:
     """(bend, rate) with which rows `DISTURBED` to `last` are predicted best."""
 
     def residual(numbers: Array) -> Array:
         starts = np.atleast_2d(numbers) * UNIT
-        paths = predict_softened(simulator, constants, softening, release.paths[0], release.load, starts, last)
+        paths = predict_softened(simulator, parameter_values, softening, release.paths[0], release.load, starts, last)
         return np.asarray(1e3 * (paths - release.paths[:last])[:, DISTURBED:].reshape(len(paths), -1))
 
     def slopes(numbers: Array) -> Array:
@@ -125,7 +135,7 @@ def ring(heights: Array) -> Ring:
     seen = (times >= WINDOW[0]) & (times <= WINDOW[1])
     t, x = times[seen], heights[seen]
     guesses = np.array([[f, 2.0] for f in np.arange(1.5, 12.0, 0.2)])
-    first = min(guesses, key=lambda guess: float(np.sum(_sine(t, t, x, *guess)[0] ** 2)))
+    first = min(guesses, key=lambda initial_guess: float(np.sum(_sine(t, t, x, *initial_guess)[0] ** 2)))
     best = least_squares(lambda numbers: _sine(t, t, x, *numbers)[0], first).x
     return Ring(float(best[0]), float(best[1]), float(np.ptp(x)), 1e-3 * _sine(t, t, x, *best)[1])
 
@@ -164,12 +174,15 @@ def linearised(release: Release, softening: float) -> Release:
     return release._replace(paths=paths)
 
 
-def storage(constants: VineParameters, frequency: float) -> float:
+def storage(parameter_values: VineParameters, frequency: float) -> float:
     """Storage modulus E' of the fitted body at a frequency [Hz] [Pa]; at 0 the long-term one."""
     total, w = 1.0, 2 * np.pi * frequency
-    for share, time in ((constants.relaxation, constants.relaxation_time), (constants.creep, constants.creep_time)):
+    for share, time in (
+        (parameter_values.relaxation, parameter_values.relaxation_time),
+        (parameter_values.creep, parameter_values.creep_time),
+    ):
         total += share * (w * time) ** 2 / (1 + (w * time) ** 2)
-    return float(constants.bending_stiffness * total / SECOND_MOMENT)
+    return float(parameter_values.bending_stiffness * total / SECOND_MOMENT)
 
 
 def timoshenko(modulus: float, load: float) -> float:

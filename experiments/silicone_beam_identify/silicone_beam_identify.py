@@ -45,18 +45,18 @@ from scipy.stats import t as student
 
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
-from softgym_envs.core.recipe import Stage
-from softgym_envs.core.recordings import read_csv
+from softgym_envs.core.procedure import Stage
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.vine import VineParameters
-from softgym_envs.vine.recipe import RECIPE, infer_controls
+from softgym_envs.data.recordings import read_csv
+from softgym_envs.systems.vine import VineParameters
+from softgym_envs.systems.vine.procedure import PROCEDURE, infer_controls
 from sysid import FitResult, save
-from sysid.recipe.stage import fit_stage
-from sysid.recipe.stage_problem import stage_problem
+from sysid.procedure.stage import fit_stage
+from sysid.procedure.stage_problem import stage_problem
 
 FREE = ("bending_stiffness", "relaxation", "relaxation_time", "creep", "creep_time", "base_turn", "tip_offset")
 ALONE = ("bending_stiffness", "relaxation", "creep", "base_turn")
-"""Constants that recordings of one load determine, with the others as guessed."""
+"""Parameters that recordings of one load determine, with the others as guessed."""
 GUESS = {"relaxation_time": 0.036, "creep_time": 0.6}
 """[s] Guess of the others: rubber has a loss that hardly depends on frequency between 4 and 8 Hz."""
 FILES = (("beam_gravity_V2_a.csv", 0.0), ("beam_gravity_V2_b.csv", 0.0), ("beam_load52_V2_a.csv", 0.052))
@@ -79,7 +79,7 @@ COMMAND = "python experiments/silicone_beam_identify/silicone_beam_identify.py f
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit the constants, and predict held-out recordings."""
+    """Fit the parameters, and predict held-out recordings."""
 
     data: Path
     """Folder of beam_gravity_V2_a.csv, beam_gravity_V2_b.csv and beam_load52_V2_a.csv."""
@@ -100,7 +100,7 @@ class Predict:
     """[mm] Without recording: height over the straight beam at which the tip is held."""
     params: Path = Path("results/silicone_beam_identify/fit.toml")
     softening: float | None = None
-    """How much slower the beam rings at an amplitude of 5 mm; none: as in numbers.json beside the constants, else 0."""
+    """How much slower the beam rings at an amplitude of 5 mm; none: as in numbers.json beside the parameters, else 0."""
     out: Path = Path("runs/silicone_beam")
 
 
@@ -108,15 +108,15 @@ class Predict:
 
 
 def fit(releases: tuple[Release, ...], free: tuple[str, ...], start: VineParameters) -> tuple[VineParameters, Array]:
-    """Fit constants and the two numbers of every start (R, 2), all at once by least squares with a robust loss."""
+    """Fit parameters and the two numbers of every start (R, 2), all at once by least squares with a robust loss."""
     simulator, specs, count = simulator_of(releases[0].paths.shape[1]), start.specs(), len(free)
 
-    def constants(numbers: Array) -> VineParameters:
+    def parameter_values(numbers: Array) -> VineParameters:
         columns = {n: np.clip(specs[n].decode(v), *specs[n].bounds) for n, v in zip(free, numbers.T, strict=False)}
         return start.replace(**columns)
 
     def residual(numbers: Array) -> Array:
-        given, parts = constants(numbers), []
+        given, parts = parameter_values(numbers), []
         for k, release in enumerate(releases):
             starts = numbers[:, count + 2 * k : count + 2 * k + 2] * UNIT
             paths = predict(simulator, given, release.paths[0], release.load, starts, len(release.paths))
@@ -132,14 +132,14 @@ def fit(releases: tuple[Release, ...], free: tuple[str, ...], start: VineParamet
     found = least_squares(
         lambda v: residual(v[None])[0], first, slopes, x_scale="jac", loss="soft_l1", f_scale=LOUD, max_nfev=40
     )
-    ends = {n: float(v) for n, v in ((n, getattr(constants(found.x[None]), n)[0]) for n in free)}
+    ends = {n: float(v) for n, v in ((n, getattr(parameter_values(found.x[None]), n)[0]) for n in free)}
     return start.replace(**ends), found.x[count:].reshape(-1, 2) * UNIT
 
 
 def judged_by_sysid(
-    releases: tuple[Release, ...], starts: Array, free: tuple[str, ...], constants: VineParameters, folder: Path
+    releases: tuple[Release, ...], starts: Array, free: tuple[str, ...], parameter_values: VineParameters, folder: Path
 ) -> FitResult:
-    """The room's recipe on CSV files in the form of `softgym-envs identify`, from these constants, with these starts."""
+    """The system's procedure on CSV files in the form of `softgym-envs identify`, from these parameters, with these starts."""
     simulator = simulator_of(releases[0].paths.shape[1])
     runs = [read_csv(to_csv(r, folder / f"{r.name}.csv")).for_timestep(simulator.dt) for r in releases]
     data = TrajectorySet(tuple(infer_controls(simulator, run) for run in runs))
@@ -147,17 +147,17 @@ def judged_by_sysid(
     stage = Stage("released", "", free, "single_shooting", options, free_motion=True, free_initial=False)
     begun = {f"{r.name}.csv": start_state(simulator, r.paths[0], s) for r, s in zip(releases, starts, strict=True)}
     problem = stage_problem(
-        RECIPE, stage, simulator, data, start=constants, initial_state=lambda run: begun[str(run.metadata["source"])]
+        PROCEDURE, stage, simulator, data, start=parameter_values, initial_state=lambda run: begun[str(run.metadata["source"])]
     )
-    return fit_stage(RECIPE, stage, problem, folder=None, resume=False, progress=None)
+    return fit_stage(PROCEDURE, stage, problem, folder=None, resume=False, progress=None)
 
 
-def judged(release: Release, constants: VineParameters, softening: float) -> dict[str, Any]:
+def judged(release: Release, parameter_values: VineParameters, softening: float) -> dict[str, Any]:
     """Prediction of a recording, and its errors."""
     simulator, rows = simulator_of(release.paths.shape[1]), len(release.paths)
-    start = fitted_start(simulator, constants, softening, release, USED)
+    start = fitted_start(simulator, parameter_values, softening, release, USED)
     starts = np.stack([start, np.zeros(2)])
-    paths = predict_softened(simulator, constants, softening, release.paths[0], release.load, starts, rows)
+    paths = predict_softened(simulator, parameter_values, softening, release.paths[0], release.load, starts, rows)
     real, ours = ring(release.heights), ring(paths[0, :, :, 1].mean(axis=1))
     error = paths - release.paths
     third = np.diff(release.paths[-60:], 3, axis=0)
@@ -181,13 +181,13 @@ def run_fit(args: Fit) -> int:
     """Fit, hold out, and write."""
     releases = tuple(read(args.data / name, load) for name, load in FILES)
     a, b, loaded = releases
-    guess, runs = VineParameters.load(FOLDER / "start.toml"), args.runs
-    single, trends = guess.replace(**GUESS), {r.name: softened(r)[0] for r in releases}
+    initial_guess, runs = VineParameters.load(FOLDER / "start.toml"), args.runs
+    single, trends = initial_guess.replace(**GUESS), {r.name: softened(r)[0] for r in releases}
     cases = {
-        "0 g (a) and 52 g": ((a, loaded), FREE, guess, (b,)),
+        "0 g (a) and 52 g": ((a, loaded), FREE, initial_guess, (b,)),
         "0 g (a, b)": ((a, b), ALONE, single, (loaded,)),
         "52 g": ((loaded,), ALONE, single, (a, b)),
-        "all": (releases, FREE, guess, ()),
+        "all": (releases, FREE, initial_guess, ()),
     }
     lines, moduli = [], {}
     for name, (train, free, start, held_out) in cases.items():
@@ -197,9 +197,9 @@ def run_fit(args: Fit) -> int:
         print(name, {n: f"{getattr(frozen, n):.4g}" for n in free}, f"softening {softening:.4f}", flush=True)
         lines += [{"fitted to": name, **judged(r, frozen, softening)} for r in held_out]
     result = judged_by_sysid(linear, starts, FREE, frozen, runs)
-    frozen = guess.replace(**{name: getattr(result.parameters, name) for name in FREE})
+    frozen = initial_guess.replace(**{name: getattr(result.parameters, name) for name in FREE})
     print(result.summary(), flush=True)
-    known = frozen.replace(**{n: getattr(guess, n) for n in ALONE})
+    known = frozen.replace(**{n: getattr(initial_guess, n) for n in ALONE})
     for r in linear:
         moduli[r.name] = fit((r,), ALONE, known)[0].bending_stiffness / SECOND_MOMENT
     save(result, args.out)
@@ -223,11 +223,11 @@ def two_numbers(lines: list[dict[str, Any]], loads: tuple[float, ...]) -> list[f
     return [float(bare * np.sqrt(mass / (mass + load))) for load in loads]
 
 
-def unseen(constants: VineParameters, softening: float, load: float) -> list[float]:
+def unseen(parameter_values: VineParameters, softening: float, load: float) -> list[float]:
     """Load [g], and frequency [Hz] and decay [1/s] of a beam that is held straight and let go with it."""
     simulator = simulator_of(1)
     held = np.atleast_2d(simulator.model.tip(simulator.model.straight_state())[:2])
-    path = predict_softened(simulator, constants, softening, held, 1e-3 * load, np.zeros((1, 2)), LONGEST)[0]
+    path = predict_softened(simulator, parameter_values, softening, held, 1e-3 * load, np.zeros((1, 2)), LONGEST)[0]
     found = ring(path[:, :, 1].mean(axis=1))
     return [load, found.frequency, found.decay]
 
@@ -263,7 +263,7 @@ def run_predict(args: Predict) -> int:
         raise OptionError(f"--load is {args.load:g}, expected 0 to 1000 (g)")
     if 1e-3 * args.load > HEAVIEST:
         print(f"note: {args.load:g} g is far from the loads that were fitted, 0 and 52 g: an extrapolation")
-    constants, softening = VineParameters.load(args.params), args.softening
+    parameter_values, softening = VineParameters.load(args.params), args.softening
     beside = args.params.with_name("numbers.json")
     if softening is None:
         softening = float(read_json(beside)["softening"]) if beside.exists() else 0.0
@@ -272,30 +272,30 @@ def run_predict(args: Predict) -> int:
         simulator = simulator_of(1)
         held = np.atleast_2d(simulator.model.tip(simulator.model.straight_state())[:2])
         start = np.array([1e-3 * args.held / LENGTH / (2 / 3), 0.0])
-        paths = predict_softened(simulator, constants, softening, held, 1e-3 * args.load, start[None], LONGEST)[0]
+        paths = predict_softened(simulator, parameter_values, softening, held, 1e-3 * args.load, start[None], LONGEST)[0]
         found = ring(paths[:, :, 1].mean(axis=1))
         write_paths(args.out / "predicted.csv", ("Tip",), paths, 0.0)
         sag = 1e3 * (held[0, 1] - paths[-1, 0, 1])
         print(f"{args.load:g} g: {found.frequency:.3f} Hz, decay {found.decay:.3f} 1/s, sag {sag:.2f} mm")
         return 0
     release = read(args.data, 1e-3 * args.load)
-    line = judged(release, constants, softening)
+    line = judged(release, parameter_values, softening)
     write_paths(args.out / "predicted.csv", release.labels, line["paths"][0] + release.shift, release.began)
     draw(args.out / "picture.png", [line])
     good = abs(line["frequency_error"]) <= FREQUENCY and abs(line["decay_error"]) <= DECAY
-    write_json(args.out / "numbers.json", {**plain(line), "verdict": verdict(line, good)})
-    print(verdict(line, good))
+    write_json(args.out / "numbers.json", {**plain(line), "diagnostic": diagnostic(line, good)})
+    print(diagnostic(line, good))
     print(f"paths, plot, numbers: {args.out}")
     return 0 if good else 2
 
 
-def verdict(line: dict[str, Any], good: bool) -> str:
-    """Verdict in words."""
+def diagnostic(line: dict[str, Any], good: bool) -> str:
+    """Diagnostic in words."""
     (f, p), (d, q) = line["frequency"], line["decay"]
     loud = line["up_mm"] / line["noise_mm"]
     path = f"{line['up_mm']:.2f} mm up, {line['along_mm']:.2f} mm along (rms), {loud:.0f} times the markers' noise"
     ends = f"rest off by {line['rest_mm']:+.2f} of {line['sag_mm']:.1f} mm; blind {line['blind_up_mm']:.2f} mm up"
-    held = "frequency and decay are predicted" if good else "NOT PREDICTED: do not use these constants for this load"
+    held = "frequency and decay are predicted" if good else "NOT PREDICTED: do not use these parameters for this load"
     return (
         f"{held}: {p:.3f} Hz for {f:.3f} ({100 * line['frequency_error']:+.2f} %), decay {q:.3f} 1/s for {d:.3f} "
         f"({100 * line['decay_error']:+.1f} %)\npath of {line['swing_mm']:.1f} mm: {path}; {ends}"

@@ -2,7 +2,7 @@
 
 Inputs of a cap, in its contact's frame (along the rod over the ground, across, up): time since it touched, its depth, the
 velocity of its contact point, the lever r from the rod's middle, r x n, the rod's axis and spin. That is the paper's input
-without the constants of a flat ground as the other body. The network, three layers of 100 units, gives the change of
+without the parameters of a flat ground as the other body. The network, three layers of 100 units, gives the change of
 the rod's velocity and spin by the contact in 1 ms; both caps' parts add up. It is trained on single steps of recordings,
 less the engine's steps without ground; of all epochs, the one that predicts held-out recordings best is kept.
 
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from softgym_envs.core import lie
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.parameters import TensegrityParameters
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
 
 Array = NDArray[np.float64]
 UP = np.array([0.0, 0.0, 10.0])

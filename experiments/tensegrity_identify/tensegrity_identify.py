@@ -1,9 +1,9 @@
-"""Identification of the tensegrity's constants from its MuJoCo twin ([Wang2020] V-A, V-B), and from our own noisy data.
+"""Identification of the tensegrity's parameters from its MuJoCo model ([Wang2020] V-A, V-B), and from our own noisy data.
 
     python experiments/tensegrity_identify/tensegrity_identify.py --part air  # one recording -> cables, motors
     python experiments/tensegrity_identify/tensegrity_identify.py --part contact  # throws -> contact
     python experiments/tensegrity_identify/tensegrity_identify.py --part networks
-    python experiments/tensegrity_identify/tensegrity_identify.py --part recovery   do intervals cover the truth?
+    python experiments/tensegrity_identify/tensegrity_identify.py --part recovery   do intervals cover the ground truth?
 
 Results: results/tensegrity_identify. A fit that is worse than its own start, on the recordings it was fitted to, has
 failed: the file then says so, and holds no figure of it (`reported`).
@@ -29,13 +29,13 @@ from scipy.stats import binom
 
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.experiments import record_in_air, record_throw
-from softgym_envs.tensegrity.model import TensegrityModel, prism
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
-from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
-from softgym_envs.tensegrity.recipe import BODY
-from softgym_envs.tensegrity.residual import random_weights
+from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.systems.tensegrity.experiments import record_in_air, record_throw
+from softgym_envs.systems.tensegrity.model import TensegrityModel, prism
+from softgym_envs.systems.tensegrity.mujoco import MujocoParameters, MujocoTensegrity
+from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParameters
+from softgym_envs.systems.tensegrity.procedure import BODY
+from softgym_envs.systems.tensegrity.residual import random_weights
 from sysid import (
     AdamOptions,
     FitProblem,
@@ -56,7 +56,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "a tenth of Earth's gravity": {"gravity": 0.981},
     "the paper's decimetres in SI": {"gravity": 0.981, "torsional_friction": 0.1, "rolling_friction": 0.1},
 }
-"""Thrown twins: "friction 1 1 1" has a lever of 1 dm in the paper's units, and its g is 9.81 dm/s^2."""
+"""Thrown MuJoCo models: "friction 1 1 1" has a lever of 1 dm in the paper's units, and its g is 9.81 dm/s^2."""
 
 MOST, SHORT = 5, 1.0
 """Largest number of throws of 5 s; of more than that, only the first second of each [s]."""
@@ -90,28 +90,28 @@ class Args:
 
 
 def air(args: Args) -> dict[str, object]:
-    """k/m, c/m and the motors from one recording; also by the paper's recipe; open-loop error on held-out recordings."""
-    twin, engine = TensegrityTwin(), replace(TensegritySimulator(), fixed_rod=0)
-    train, validation = (record_in_air(twin, np.random.default_rng(seed)) for seed in (0, 1))
+    """k/m, c/m and the motors from one recording; also by the paper's procedure; open-loop error on held-out recordings."""
+    mujoco_model, engine = MujocoTensegrity(), replace(TensegritySimulator(), fixed_rod=0)
+    train, validation = (record_in_air(mujoco_model, np.random.default_rng(seed)) for seed in (0, 1))
     start = TensegrityParameters(cable_stiffness=3000.0, cable_damping=400.0, motor_speed=3.0, motor_gain=0.03)
     problem = FitProblem(
         engine, DataSplit(TrajectorySet((train,)), TrajectorySet((validation,)), EMPTY), free=BODY, start=start
     )
     fit = one_step(problem)
-    recipe = adam(problem, AdamOptions())
+    procedure = adam(problem, AdamOptions())
     result: dict[str, object] = {"required": {"ratios": 1e-6, "position error [m]": 1e-8}, "ground_truth_steps": [5000, 5000]}
-    for name, found in (("Gauss-Newton, one step", fit), ("Adam, 40 epochs (the paper's recipe)", recipe)):
+    for name, found in (("Gauss-Newton, one step", fit), ("Adam, 40 epochs (the paper's procedure)", procedure)):
         p = constants_of(found)
-        truth = TwinParameters()
+        ground_truth = MujocoParameters()
         errors = {
-            "k/m": float(p.cable_stiffness / p.rod_mass / (truth.cable_stiffness / truth.rod_mass) - 1),
-            "c/m": float(p.cable_damping / p.rod_mass / (truth.cable_damping / truth.rod_mass) - 1),
-            "motor a": float(p.motor_speed / truth.motor_speed - 1),
-            "motor b": float(p.motor_gain / truth.motor_gain - 1),
+            "k/m": float(p.cable_stiffness / p.rod_mass / (ground_truth.cable_stiffness / ground_truth.rod_mass) - 1),
+            "c/m": float(p.cable_damping / p.rod_mass / (ground_truth.cable_damping / ground_truth.rod_mass) - 1),
+            "motor a": float(p.motor_speed / ground_truth.motor_speed - 1),
+            "motor b": float(p.motor_gain / ground_truth.motor_gain - 1),
         }
         entry: dict[str, object] = {"relative_error": errors, "seconds": found.seconds}
         for hold in (0.001, 0.1):
-            tests = [record_in_air(twin, np.random.default_rng(100 + i), hold=hold) for i in range(args.tests)]
+            tests = [record_in_air(mujoco_model, np.random.default_rng(100 + i), hold=hold) for i in range(args.tests)]
             entry[f"position error after 5000 steps, commands held {1000 * hold:g} ms [m]"] = max(
                 open_loop_error(engine, p, test) for test in tests
             )
@@ -122,7 +122,7 @@ def air(args: Args) -> dict[str, object]:
 
 
 def constants_of(fit: FitResult) -> TensegrityParameters:
-    """The fit's constants, of the class that our engine takes."""
+    """The fit's parameters, of the class that our engine takes."""
     assert isinstance(fit.parameters, TensegrityParameters)
     return fit.parameters
 
@@ -137,7 +137,7 @@ def open_loop_error(engine: TensegritySimulator, parameters: TensegrityParameter
 
 def contact(args: Args) -> dict[str, object]:
     """Error of the centre of mass at 4 s over its path, on held-out throws; drift at rest. Continues where it was stopped."""
-    twin = TensegrityTwin()
+    mujoco_model = MujocoTensegrity()
     result: dict[str, Any] = kept(args).get("contact", {})
     for (mode, count), (setting, changes) in itertools.product(
         (("patch", 1), ("patch", 5), ("paper", 1), ("paper", 5), ("stick", 1)), SETTINGS.items()
@@ -145,28 +145,34 @@ def contact(args: Args) -> dict[str, object]:
         name = f"{setting}: {mode}, {count} throw(s)"
         if name in result or (count > 1 and setting != ("Earth" if mode == "patch" else THEIRS)):
             continue
-        constants = TwinParameters(**changes)
-        throws = [record_throw(twin, np.random.default_rng(i), parameters=constants) for i in range(count)]
-        tests = [record_throw(twin, np.random.default_rng(1000 + i), parameters=constants) for i in range(args.tests)]
-        result[name] = {**fit_throws(mode, throws, tests, twin, constants), "commit": git_commit()}
+        parameter_values = MujocoParameters(**changes)
+        throws = [record_throw(mujoco_model, np.random.default_rng(i), parameters=parameter_values) for i in range(count)]
+        tests = [
+            record_throw(mujoco_model, np.random.default_rng(1000 + i), parameters=parameter_values) for i in range(args.tests)
+        ]
+        result[name] = {**fit_throws(mode, throws, tests, mujoco_model, parameter_values), "commit": git_commit()}
         keep(args, result)
         print(name, json.dumps(result[name], indent=1), flush=True)
     return result
 
 
 def fit_throws(
-    mode: str, throws: list[Trajectory], tests: list[Trajectory], twin: TensegrityTwin, constants: TwinParameters
+    mode: str,
+    throws: list[Trajectory],
+    tests: list[Trajectory],
+    mujoco_model: MujocoTensegrity,
+    parameter_values: MujocoParameters,
 ) -> dict[str, object]:
     """One row of the contact study: errors of the fit on held-out throws, and of the parameters it began at."""
-    engine, start = TensegritySimulator(contact=mode), TensegrityParameters(gravity=float(constants.gravity))
+    engine, start = TensegritySimulator(contact=mode), TensegrityParameters(gravity=float(parameter_values.gravity))
     begin = time.process_time()
     if mode == "patch":
         fit = fit_patch(engine, throws, start)
-        found, verdict = constants_of(fit), fit.diagnostics[0].sentence()
-        told: dict[str, object] = {"constants": {e.name: e.line() for e in fit.estimates}, "verdict": verdict}
+        found, diagnostic = constants_of(fit), fit.diagnostics[0].sentence()
+        told: dict[str, object] = {"parameters": {e.name: e.line() for e in fit.estimates}, "diagnostic": diagnostic}
     else:
         found = fit_law(engine, throws, start)
-        told = {"constants": {name: float(getattr(found, name)) for name in PAPER}}
+        told = {"parameters": {name: float(getattr(found, name)) for name in PAPER}}
     seconds = time.process_time() - begin
     before, after = (float(distances(engine, throws, p)[0]) for p in (start, found))
     entry = {
@@ -174,7 +180,7 @@ def fit_throws(
         "error over path of the start": judge(engine, start, tests)["error over path"],
         **told,
         "processor [s]": seconds,
-        "drift at rest [m in 5 s]": drift_at_rest(engine, found, twin, constants),
+        "drift at rest [m in 5 s]": drift_at_rest(engine, found, mujoco_model, parameter_values),
     }
     return reported(entry, "mean error on its own throws [m]", before, after)
 
@@ -235,14 +241,14 @@ def distances(engine: TensegritySimulator, throws: list[Trajectory], parameters:
 
 def judge(engine: TensegritySimulator, parameters: TensegrityParameters, tests: list[Trajectory]) -> dict[str, object]:
     """Errors of a rollout from the starts of throws."""
-    truth = np.stack([test.values for test in tests])[:, :4001]
-    states, _ = engine.rollout(truth[:, 0], np.zeros((len(tests), 4000, engine.nu)), parameters)
-    return errors_of(engine.model, np.asarray(states), truth)
+    ground_truth = np.stack([test.values for test in tests])[:, :4001]
+    states, _ = engine.rollout(ground_truth[:, 0], np.zeros((len(tests), 4000, engine.nu)), parameters)
+    return errors_of(engine.model, np.asarray(states), ground_truth)
 
 
-def errors_of(model: TensegrityModel, states: Array, truth: Array) -> dict[str, object]:
+def errors_of(model: TensegrityModel, states: Array, ground_truth: Array) -> dict[str, object]:
     """Mean error at 4 s over mean path length, for all, slow and fast throws (split at the median path); and before."""
-    com = model.center_of_mass(truth)
+    com = model.center_of_mass(ground_truth)
     path = np.linalg.norm(np.diff(com, axis=1), axis=-1).sum(axis=1)
     errors = np.linalg.norm(model.center_of_mass(states) - com, axis=-1)
     error = errors[:, -1]
@@ -258,15 +264,21 @@ def errors_of(model: TensegrityModel, states: Array, truth: Array) -> dict[str, 
 
 
 def drift_at_rest(
-    engine: TensegritySimulator, parameters: TensegrityParameters, twin: TensegrityTwin, constants: TwinParameters
+    engine: TensegritySimulator,
+    parameters: TensegrityParameters,
+    mujoco_model: MujocoTensegrity,
+    parameter_values: MujocoParameters,
 ) -> dict[str, float]:
-    """Largest motion of any node in 5 s, from the twin's rest after 60 s; in the engine and in the twin."""
+    """Largest motion of any node in 5 s, from the MuJoCo model's rest after 60 s; in the engine and in the MuJoCo model."""
     model = engine.model
-    state = model.place_on_ground(twin.initial_state()[0])[None]
-    state, _ = twin.step(state, np.zeros((1, twin.nu)), constants, substeps=60_000)
+    state = model.place_on_ground(mujoco_model.initial_state()[0])[None]
+    state, _ = mujoco_model.step(state, np.zeros((1, mujoco_model.nu)), parameter_values, substeps=60_000)
     own, _ = engine.step(state, np.zeros((1, engine.nu)), parameters, substeps=60_000)
     moved = {}
-    for name, simulator, p, start in (("engine", engine, parameters, own), ("twin", twin, constants, state)):
+    for name, simulator, p, start in (
+        ("engine", engine, parameters, own),
+        ("mujoco_model", mujoco_model, parameter_values, state),
+    ):
         end, _ = simulator.step(start, np.zeros((1, engine.nu)), p, substeps=5000)
         moved[name] = float(np.linalg.norm(model.node_positions(end) - model.node_positions(start), axis=-1).max())
     return moved
@@ -275,22 +287,27 @@ def drift_at_rest(
 def networks(args: Args) -> dict[str, object]:
     """The paper's contact law from a throw, with a correction from 5, 30 and 50, and a network in its place (5)."""
     result: dict[str, Any] = kept(args).get("networks", {})
-    twin, constants = TensegrityTwin(), TwinParameters(**SETTINGS[THEIRS])
-    tests = [record_throw(twin, np.random.default_rng(1000 + i), parameters=constants) for i in range(args.tests)]
+    mujoco_model, parameter_values = MujocoTensegrity(), MujocoParameters(**SETTINGS[THEIRS])
+    tests = [
+        record_throw(mujoco_model, np.random.default_rng(1000 + i), parameters=parameter_values) for i in range(args.tests)
+    ]
     engine = TensegritySimulator(contact="paper")
 
     def throws(count: int) -> TrajectorySet:
         seconds = 5.0 if count <= MOST else SHORT
-        made = (record_throw(twin, np.random.default_rng(i), duration=seconds, parameters=constants) for i in range(count))
+        made = (
+            record_throw(mujoco_model, np.random.default_rng(i), duration=seconds, parameters=parameter_values)
+            for i in range(count)
+        )
         return TrajectorySet(tuple(made))
 
-    begin_at = TensegrityParameters(gravity=float(constants.gravity))
+    begin_at = TensegrityParameters(gravity=float(parameter_values.gravity))
 
     def law() -> dict[str, object]:
         begin, own = time.process_time(), list(throws(1))
         fit = fit_law(engine, own, begin_at)
         kept = {name: float(getattr(fit, name)) for name in PAPER}
-        entry = {**judge(engine, fit, tests), "constants": kept, "processor [s]": time.process_time() - begin}
+        entry = {**judge(engine, fit, tests), "parameters": kept, "processor [s]": time.process_time() - begin}
         before, after = (float(distances(engine, own, p)[0]) for p in (begin_at, fit))
         return reported(entry, "mean error on its own throws [m]", before, after)
 
@@ -309,9 +326,9 @@ def networks(args: Args) -> dict[str, object]:
     def replaced(count: int) -> dict[str, object]:
         begin, data = time.process_time(), throws(count)
         network, info = train(engine, data, begin_at, np.random.default_rng(0))
-        truth = np.stack([test.values for test in tests])[:, :4001]
-        states = network.rollout(engine, truth[:, 0], 4000, begin_at)
-        entry = {**errors_of(engine.model, states, truth), **info, "processor [s]": time.process_time() - begin}
+        ground_truth = np.stack([test.values for test in tests])[:, :4001]
+        states = network.rollout(engine, ground_truth[:, 0], 4000, begin_at)
+        entry = {**errors_of(engine.model, states, ground_truth), **info, "processor [s]": time.process_time() - begin}
         return reported(entry, "error of single steps, of no network's", 1.0, info["trained, of no network's error"])
 
     rows: dict[str, Callable[[], dict[str, object]]] = {
@@ -321,7 +338,7 @@ def networks(args: Args) -> dict[str, object]:
     }
     for name, row in rows.items():
         if name not in result:
-            given = begin_at.replace(**result.get("the law, 1 throw", {}).get("constants", {}))
+            given = begin_at.replace(**result.get("the law, 1 throw", {}).get("parameters", {}))
             result[name] = {**row(), "commit": git_commit()}
             keep(args, result)
             print(name, json.dumps(result[name]), flush=True)
@@ -331,7 +348,7 @@ def networks(args: Args) -> dict[str, object]:
 def recovery(args: Args) -> dict[str, object]:
     """Intervals from noisy recordings of our own engine (prism in the air, 1 s, all states with known noise)."""
     engine = TensegritySimulator(prism(actuated=tuple(range(9))), fixed_rod=0)
-    truth = TensegrityParameters(cable_stiffness=8000.0, cable_damping=300.0, motor_speed=1.5, motor_gain=0.012)
+    ground_truth = TensegrityParameters(cable_stiffness=8000.0, cable_damping=300.0, motor_speed=1.5, motor_gain=0.012)
     std = {name: 1e-3 if name.rsplit(".", 1)[-1] in ("x", "y", "z") else 1e-2 for name in engine.state_names}
     std.update({name: 1e-4 for name in engine.state_names if name.rsplit(".", 1)[-1].startswith("q")})
     inside = dict.fromkeys(BODY, 0)
@@ -340,7 +357,7 @@ def recovery(args: Args) -> dict[str, object]:
         rng = np.random.default_rng(seed)
         state = engine.model.move(engine.initial_state()[0], translation=np.array([0.0, 0.0, 10.0]))
         controls = rng.uniform(-100, 100, (20, engine.nu)).repeat(5, axis=0)
-        states, _ = engine.rollout(state[None], controls[None], truth, substeps=10)
+        states, _ = engine.rollout(state[None], controls[None], ground_truth, substeps=10)
         recording = Trajectory.from_rollout(engine, states[0], controls, substeps=10)
         noisy = recording.with_noise(rng, std)
         moving = {name: s for name, s in std.items() if not name.startswith("rod0.")}
@@ -355,7 +372,7 @@ def recovery(args: Args) -> dict[str, object]:
         )
         fit = single_shooting(problem)
         for name, (low, high) in fit.intervals.items():
-            inside[name] += low <= getattr(truth, name) <= high
+            inside[name] += low <= getattr(ground_truth, name) <= high
         print(f"{seed + 1} of {args.seeds}: {inside}, {time.perf_counter() - begin:.0f} s", flush=True)
     worst = min(inside.values())
     return {

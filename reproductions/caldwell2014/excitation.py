@@ -7,7 +7,7 @@ The search is for the one that is D-optimal for log stiffness, while all else th
 .. math:: \min \log\det \, [(J^T J + \Lambda)^{-1}]_{\kappa \kappa}
 
 with J the derivatives of the whitened errors (`mechanics.innovations`), whose J' J is the Fisher information, and Lambda the
-information of a ruler and a clock (`recipe.KNOWN`). Manipulations that exceed the arm's limits of angle, speed or torque are
+information of a ruler and a clock (`procedure.KNOWN`). Manipulations that exceed the arm's limits of angle, speed or torque are
 rejected. Legend: T control steps.
 """
 
@@ -22,12 +22,12 @@ import numpy as np
 from softgym_envs.core.errors import MissingDependencyError, SoftgymError, StructureError
 from softgym_envs.core.simulator import Array, check_number
 from softgym_envs.core.trajectory import Trajectory
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.manipulation import CYCLES, SCALES, Waves, reference
-from softgym_envs.loop.model import ARM
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import EVERYTHING, KNOWN, STIFFNESS, manipulation
-from softgym_envs.loop.tracking import held, pulled, tracker
+from softgym_envs.systems.loop.dynamics import LoopSimulator
+from softgym_envs.systems.loop.manipulation import CYCLES, SCALES, Waves, reference
+from softgym_envs.systems.loop.model import ARM
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.procedure import EVERYTHING, KNOWN, STIFFNESS, manipulation
+from softgym_envs.systems.loop.tracking import held, pulled, tracker
 
 FASTEST = 1.0
 """[Hz]"""
@@ -53,7 +53,7 @@ class Excitation:
 
     simulator: LoopSimulator
     parameters: LoopParameters
-    """Guessed constants; the optimum depends on them."""
+    """Guessed parameters; the optimum depends on them."""
     seconds: float = 8.0
     """Length of the manipulation [s]."""
     angle: float = 2e-3

@@ -1,6 +1,6 @@
-r"""Constants of a mechanism while it moves: recursive Gauss-Newton, row by row, as fast as the rows come.
+r"""Parameters of a mechanism while it moves: recursive Gauss-Newton, row by row, as fast as the rows come.
 
-State and constants are estimated together by an extended Kalman filter of (x, theta), which is recursive prediction-error
+State and parameters are estimated together by an extended Kalman filter of (x, theta), which is recursive prediction-error
 identification (Ljung 1979), with the integrator's exact derivatives A, B, C of every step:
 
 .. math::
@@ -9,7 +9,7 @@ identification (Ljung 1979), with the integrator's exact derivatives A, B, C of 
    P^+ = F P F^T + B Q B^T + W
 
 T are measured forces with noise Q, the motors' coordinates b are measured with noise R, and D = d c / d theta: theta is log c,
-or c itself for the names in `linear`. Legend: n coordinates, nx = 2 n, nu motors, P constants, p free ones.
+or c itself for the names in `linear`. Legend: n coordinates, nx = 2 n, nu motors, P parameters, p free ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import Array, Status, check_array
-from softgym_envs.mechanics.following import Following
+from softgym_envs.mechanics.closed_loop import Following
 from softgym_envs.mechanics.mechanism import Mechanism
 
 LONGEST = 0.3
@@ -46,12 +46,12 @@ class OnlineEstimator:
     """See the module docstring.
 
     Raises:
-        OptionError: An unknown free constant, or none.
+        OptionError: An unknown free parameter, or none.
     """
 
     mechanism: Mechanism
-    constants: Array
-    """(P,) first guess; constants that are not free keep it."""
+    parameter_values: Array
+    """(P,) first guess; parameters that are not free keep it."""
     spread: Mapping[str, float]
     """Free constant -> standard deviation of the guess: of its logarithm, or of itself where it is in `linear`."""
     linear: tuple[str, ...]
@@ -63,14 +63,14 @@ class OnlineEstimator:
     """Standard deviation of the drift of theta from row to row."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in (*self.spread, *self.linear) if name not in self.mechanism.constants]
+        unknown = [name for name in (*self.spread, *self.linear) if name not in self.mechanism.parameter_values]
         if unknown or not self.spread:
-            raise OptionError(f"spread has {unknown or 'nothing'}; constants are {', '.join(self.mechanism.constants)}")
+            raise OptionError(f"spread has {unknown or 'nothing'}; parameters are {', '.join(self.mechanism.parameter_values)}")
 
     @cached_property
     def columns(self) -> list[int]:
-        """(p,) indices of the free constants."""
-        return [self.mechanism.constants.index(name) for name in self.spread]
+        """(p,) indices of the free parameters."""
+        return [self.mechanism.parameter_values.index(name) for name in self.spread]
 
     @cached_property
     def logarithmic(self) -> Array:
@@ -94,14 +94,14 @@ class OnlineEstimator:
             self.mechanism, np.zeros((len(angles) - 1, nu)), angles, np.zeros((1, nu, nu)),
             still=len(angles),
         )  # fmt: skip
-        state = resting.start(self.constants)[0]
+        state = resting.start(self.parameter_values)[0]
         if np.isnan(state).any():
-            raise DataError("the mechanism finds no rest at these angles with the constants that are guessed")
-        values = np.asarray(self.constants)[self.columns]
+            raise DataError("the mechanism finds no rest at these angles with the parameters that are guessed")
+        values = np.asarray(self.parameter_values)[self.columns]
         theta = np.where(self.logarithmic, np.log(np.where(self.logarithmic, values, 1.0)), values)
         prior = np.diag(np.array(list(self.spread.values())) ** 2)
-        by_theta = resting.start_slopes(np.asarray(self.constants), self._directions(theta))
-        by_angle = resting.start_by_angle(np.asarray(self.constants)) * self.angle
+        by_theta = resting.start_slopes(np.asarray(self.parameter_values), self._directions(theta))
+        by_angle = resting.start_by_angle(np.asarray(self.parameter_values)) * self.angle
         own = by_theta @ prior @ by_theta.T + by_angle @ by_angle.T
         return Belief(state, theta, np.block([[own, by_theta @ prior], [prior @ by_theta.T, prior]]))
 
@@ -117,11 +117,11 @@ class OnlineEstimator:
         step = gain @ (angle - belief.state[self.motors])
         P = P - gain @ P[self.motors]
         state, theta = belief.state + step[:nx], belief.theta + np.clip(step[nx:], -LONGEST, LONGEST)
-        constants = self._vector(theta)
-        motion = self.mechanism.simulate(state[None], force[None, None], constants)
+        parameter_values = self._vector(theta)
+        motion = self.mechanism.simulate(state[None], force[None, None], parameter_values)
         if motion.status[0] != Status.OK:
             raise DataError("the model breaks down under these rows; guess nearer, or see their units")
-        A, B, C = (part[0] for part in self.mechanism.linearize(state[None], force[None], constants[None]))
+        A, B, C = (part[0] for part in self.mechanism.linearize(state[None], force[None], parameter_values[None]))
         F = np.block([[A, C @ self._directions(theta)], [np.zeros((len(theta), nx)), np.eye(len(theta))]])
         P = F @ P @ F.T
         P[:nx, :nx] += (B * self.force**2) @ B.T
@@ -135,13 +135,13 @@ class OnlineEstimator:
         return {name: (float(v), float(s)) for name, v, s in zip(self.spread, values, std, strict=True)}
 
     def _vector(self, theta: Array) -> Array:
-        """All constants (P,)."""
-        found = np.array(self.constants, dtype=np.float64)
+        """All parameters (P,)."""
+        found = np.array(self.parameter_values, dtype=np.float64)
         found[self.columns] = np.where(self.logarithmic, np.exp(np.where(self.logarithmic, theta, 0.0)), theta)
         return found
 
     def _directions(self, theta: Array) -> Array:
         """D (P, p)."""
-        found = np.zeros((len(self.constants), len(theta)))
+        found = np.zeros((len(self.parameter_values), len(theta)))
         found[self.columns, np.arange(len(theta))] = np.where(self.logarithmic, self._vector(theta)[self.columns], 1.0)
         return found

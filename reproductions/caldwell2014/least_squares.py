@@ -1,4 +1,4 @@
-r"""Least squares of a mechanism that follows a recording, as [Caldwell2014] (IV-C) identifies constants with it.
+r"""Least squares of a mechanism that follows a recording, as [Caldwell2014] (IV-C) identifies parameters with it.
 
 .. math::
    J(c) = \sum_{t=1}^{T} w_t \, \epsilon_t^T \epsilon_t, \quad
@@ -8,7 +8,7 @@ with r the origin of a frame that only the motors move, w = 1 and at the end 2 (
 sample). Derivatives are exact: forward sensitivities for Gauss and Newton, the adjoint of lemma 1 for gradients and for the
 effect of noise on a fit.
 
-Legend: T control steps, n coordinates, nu motors, P constants, p free ones, ny = 3 or 3 + nu; x = (q, p), nx = 2 n.
+Legend: T control steps, n coordinates, nu motors, P parameters, p free ones, ny = 3 or 3 + nu; x = (q, p), nx = 2 n.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.core.simulator import Array, Status, check_array, check_number
-from softgym_envs.mechanics.following import Following
+from softgym_envs.mechanics.closed_loop import Following
 from softgym_envs.mechanics.mechanism import Motion
 
 
@@ -63,7 +63,7 @@ class FollowingErrors(Following):
         outputs = self._outputs(states[..., : self.mechanism.n].reshape(-1, self.mechanism.n))
         return np.asarray(self.root_weights * (outputs.reshape(*states.shape[:2], -1) - self.measured))
 
-    def regulated(self, constants: Array, *, ratio: float) -> FollowingErrors:
+    def regulated(self, parameter_values: Array, *, ratio: float) -> FollowingErrors:
         """Copy with gains of a finite-horizon linear-quadratic regulator about the motion that `predict` finds, eq. IV-C.
 
         It weighs the motors' coordinates by `ratio` [(N m / rad)^2] and their forces by 1. Only its gains on the motors'
@@ -72,10 +72,10 @@ class FollowingErrors(Following):
         Raises:
             StructureError: The model does not follow the recording with its present gains.
         """
-        motion = self.predict(constants)
+        motion = self.predict(parameter_values)
         if motion.status[0] != Status.OK:
-            raise StructureError("the model does not follow the recording at these constants; take other gains or constants")
-        A, B, _ = self.mechanism.linearize(motion.states[0, :-1], motion.applied[0], constants, substeps=self.substeps)
+            raise StructureError("the model does not follow the recording at these parameters; take other gains or parameters")
+        A, B, _ = self.mechanism.linearize(motion.states[0, :-1], motion.applied[0], parameter_values, substeps=self.substeps)
         weight = np.zeros(A.shape[1:])
         weight[self.motors, self.motors] = ratio
         found, cost = np.empty((len(A), self.mechanism.nu, self.mechanism.nu)), weight
@@ -91,14 +91,16 @@ class FollowingErrors(Following):
 
     def slopes(self, motion: Motion, directions: Array) -> Array:
         """Derivatives (T, ny, k) of the residuals of a motion of one row along directions (P, k), by forward sensitivities."""
-        start = self.start_slopes(motion.constants[0], directions)
+        start = self.start_slopes(motion.parameter_values[0], directions)
         dx = self.mechanism.sensitivities(motion, start[None], directions)[0, 1:, : self.mechanism.n]
         return np.asarray(np.einsum("tyn,tnk->tyk", self._output_slopes(motion), dx))
 
     def gradient(self, motion: Motion, directions: Array) -> Array:
         """Slopes (k,) of J along directions (P, k), by the adjoint."""
         found = self.mechanism.gradient(motion, self._pull(motion, 2.0 * self.residuals(motion)))
-        return np.asarray(found.constants[0] @ directions + found.state[0] @ self.start_slopes(motion.constants[0], directions))
+        return np.asarray(
+            found.parameter_values[0] @ directions + found.state[0] @ self.start_slopes(motion.parameter_values[0], directions)
+        )
 
     def score_covariance(self, motion: Motion, jacobian: Array, *, force: float, angle: float) -> Array:
         """Covariance (k, k) of J' epsilon under white noise of recorded forces and angles, to first order and exactly.
@@ -107,7 +109,7 @@ class FollowingErrors(Following):
         component of the score comes from one adjoint run each.
 
         Args:
-            motion: Motion of one row of constants.
+            motion: Motion of one row of parameters.
             jacobian: (T, ny, k) from `slopes`.
             force: Standard deviation of the recorded forces [N m, N].
             angle: Standard deviation of the recorded angles [rad, m].
@@ -118,7 +120,7 @@ class FollowingErrors(Following):
         by_angle = np.zeros((count, *self.angles.shape))
         by_angle[:, :-1] = np.einsum("tij,kti->ktj", self._every(self.gains), found.controls)
         by_angle[:, 1:] -= np.einsum("tyn,tyk->ktn", self._output_slopes(motion)[:, :, self.motors], jacobian)
-        by_angle[:, : self.still] += (found.state @ self.start_by_angle(motion.constants[0]) / self.still)[:, None]
+        by_angle[:, : self.still] += (found.state @ self.start_by_angle(motion.parameter_values[0]) / self.still)[:, None]
         by_force, by_angle = found.controls.reshape(count, -1), by_angle.reshape(count, -1)
         return np.asarray(force**2 * by_force @ by_force.T + angle**2 * by_angle @ by_angle.T)
 
@@ -146,26 +148,26 @@ class FollowingErrors(Following):
 
 @dataclass(frozen=True, eq=False)
 class LogFit:
-    """Free constants of a `FollowingErrors` as fit coordinates theta (p,): log c, or c itself for the names in `linear`.
+    """Free parameters of a `FollowingErrors` as fit coordinates theta (p,): log c, or c itself for the names in `linear`.
 
     Has the methods of `sysid.least_squares.levenberg.System`, whose cost is J / 2; it has no block unknowns.
 
     Raises:
         OptionError: A constant that is linear but not free.
-        StructureError: An unknown constant.
+        StructureError: An unknown parameter.
     """
 
     following: FollowingErrors
-    constants: Array
-    """(P,) constants; those that are not free keep these values."""
+    parameter_values: Array
+    """(P,) parameters; those that are not free keep these values."""
     free: tuple[str, ...]
     linear: tuple[str, ...] = ()
     _latest: dict[bytes, Motion] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in self.free:
-            if name not in self.following.mechanism.constants:
-                known = ", ".join(self.following.mechanism.constants)
+            if name not in self.following.mechanism.parameter_values:
+                known = ", ".join(self.following.mechanism.parameter_values)
                 raise StructureError(f"constant {name!r} is unknown; there are {known}")
         for name in self.linear:
             if name not in self.free:
@@ -173,8 +175,8 @@ class LogFit:
 
     @cached_property
     def columns(self) -> list[int]:
-        """(p,) indices of the free constants."""
-        return [self.following.mechanism.constants.index(name) for name in self.free]
+        """(p,) indices of the free parameters."""
+        return [self.following.mechanism.parameter_values.index(name) for name in self.free]
 
     @cached_property
     def logarithmic(self) -> Array:
@@ -182,23 +184,23 @@ class LogFit:
         return np.array([name not in self.linear for name in self.free])
 
     def encode(self, values: Sequence[float]) -> Array:
-        """Theta (p,) of values of the free constants."""
+        """Theta (p,) of values of the free parameters."""
         array = check_array("values", values, (len(self.free),))
         return np.where(self.logarithmic, np.log(np.where(self.logarithmic, array, 1.0)), array)
 
     def decode(self, theta: Array) -> Array:
-        """Values (p,) of the free constants."""
+        """Values (p,) of the free parameters."""
         return np.where(self.logarithmic, np.exp(np.where(self.logarithmic, theta, 0.0)), theta)
 
     def vector(self, theta: Array) -> Array:
-        """All constants (P,)."""
-        found = np.array(self.constants, dtype=np.float64)
+        """All parameters (P,)."""
+        found = np.array(self.parameter_values, dtype=np.float64)
         found[self.columns] = self.decode(theta)
         return found
 
     def directions(self, theta: Array) -> Array:
-        """d constants / d theta, (P, p)."""
-        found = np.zeros((len(self.constants), len(self.free)))
+        """d parameters / d theta, (P, p)."""
+        found = np.zeros((len(self.parameter_values), len(self.free)))
         found[self.columns, np.arange(len(self.free))] = np.where(self.logarithmic, self.decode(theta), 1.0)
         return found
 
@@ -256,6 +258,6 @@ def _repeat(motion: Motion, count: int) -> Motion:
     """`count` rows like the first."""
     arrays: dict[str, Any] = {
         name: np.repeat(getattr(motion, name)[:1], count, axis=0)
-        for name in ("path", "multipliers", "applied", "status", "constants")
+        for name in ("path", "multipliers", "applied", "status", "parameters")
     }
     return replace(motion, **arrays)

@@ -1,17 +1,17 @@
 """Online estimate of the loop's stiffness, row by row as torques and angles come: `kalman` for arm and loop.
 
-Free are both stiffnesses and the torque sensors' offsets, without which a bias would spoil them; the other constants that
-recordings determine (`recipe.EVERYTHING`) are taken as known. Legend: T rows.
+Free are both stiffnesses and the torque sensors' offsets, without which a bias would spoil them; the other parameters that
+recordings determine (`procedure.EVERYTHING`) are taken as known. Legend: T rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from softgym_envs.loop.model import ARM, LoopModel
-from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import OFFSETS, STIFFNESS
 from softgym_envs.mechanics.mechanism import Mechanism
+from softgym_envs.systems.loop.model import ARM, LoopModel
+from softgym_envs.systems.loop.parameters import LoopParameters
+from softgym_envs.systems.loop.procedure import OFFSETS, STIFFNESS
 
 from .kalman import OnlineEstimator
 
@@ -20,13 +20,18 @@ SPREAD = {**dict.fromkeys(STIFFNESS, 1.0), **dict.fromkeys(OFFSETS, 1.0)}
 
 
 def online_estimator(
-    model: LoopModel, guess: LoopParameters | None = None, *, period: float = 0.01, angle: float = 2e-3, torque: float = 0.2
+    model: LoopModel,
+    initial_guess: LoopParameters | None = None,
+    *,
+    period: float = 0.01,
+    angle: float = 2e-3,
+    torque: float = 0.2,
 ) -> OnlineEstimator:
     """An estimator for rows that are `period` [s] apart: `start` with rows at rest, then `update` row by row.
 
     Args:
         model: Arm and loop, whose joints are alike.
-        guess: Initial constants; None: the paper's.
+        initial_guess: Initial parameters; None: the paper's.
         period: Period of the rows, and step of the model [s].
         angle: Standard deviation of measured angles [rad].
         torque: Standard deviation of measured torques [N m].
@@ -34,11 +39,11 @@ def online_estimator(
     Raises:
         OptionError: The period is not positive.
     """
-    constants = model.tree_constants((guess or LoopParameters()).to_matrix(1))[0]
-    mechanism = Mechanism(model.tree, period, model.constants)
+    parameter_values = model.tree_constants((initial_guess or LoopParameters()).to_matrix(1))[0]
+    mechanism = Mechanism(model.tree, period, model.parameter_values)
     width = len(ARM)
     return OnlineEstimator(
-        mechanism, constants, SPREAD, OFFSETS, np.full(width, torque), np.full(width, angle)
+        mechanism, parameter_values, SPREAD, OFFSETS, np.full(width, torque), np.full(width, angle)
     )  # fmt: skip
 
 

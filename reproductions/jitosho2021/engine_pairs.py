@@ -1,6 +1,6 @@
 """Complementary pairs and contact schedules of rollouts of our engine, for the joint fit of [Jitosho2021] III.
 
-Legend: K steps, nz pairs, as in `softgym_envs.vine.symbolic`.
+Legend: K steps, nz pairs, as in `softgym_envs.systems.vine.symbolic`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.symbolic import PER_CONTACT, complementarity_form
+from softgym_envs.systems.vine.dynamics import VineSimulator
+from softgym_envs.systems.vine.parameters import VineParameters
+from softgym_envs.systems.vine.symbolic import PER_CONTACT, complementarity_form
 
 Array = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ def engine_pairs(
         simulator: The engine.
         states: States of a rollout with one physics step per row (K+1, nx).
         growth: Growth speed commands (K,) [m/s].
-        parameters: Its constants.
+        parameters: Its parameters.
 
     Returns:
         z (K, nz); and True where f = 0 (K, nz), the `schedule` of `sysid.simultaneous`.

@@ -1,4 +1,4 @@
-"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo twin as points that a camera would track."""
+"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo model as points that a camera would track."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import Trajectory
-from softgym_envs.vine.model import VineModel, with_obstacles
-from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
-from softgym_envs.vine.obstacles import wall
-from softgym_envs.vine.recipe import along_body
+from softgym_envs.systems.vine.model import VineModel, with_obstacles
+from softgym_envs.systems.vine.mujoco import MujocoVine, MujocoVineParameters
+from softgym_envs.systems.vine.obstacles import wall
+from softgym_envs.systems.vine.procedure import along_body
 
 Array = NDArray[np.float64]
 
@@ -23,15 +23,15 @@ GROWER = VineModel(num_links=20, max_length=0.8, initial_length=0.4, num_section
 
 
 def record_oscillation(
-    parameters: VineTwinParameters, rng: np.random.Generator, *, bend: float = 0.8, seconds: float = 0.6, fps: float = 240.0
+    parameters: MujocoVineParameters, rng: np.random.Generator, *, bend: float = 0.8, seconds: float = 0.6, fps: float = 240.0
 ) -> Trajectory:
     """A cantilever released from an arc of curvature `bend` [1/m], under a fast camera."""
-    twin = VineTwin(BEAM, dt=1.0 / (fps * 8), bending="linear")
-    return _record(twin, BEAM.straight_state(curvature=bend), 0.0, parameters, rng, seconds, fps)
+    mujoco_model = MujocoVine(BEAM, dt=1.0 / (fps * 8), bending="linear")
+    return _record(mujoco_model, BEAM.straight_state(curvature=bend), 0.0, parameters, rng, seconds, fps)
 
 
 def record_wall(
-    parameters: VineTwinParameters,
+    parameters: MujocoVineParameters,
     rng: np.random.Generator,
     *,
     distance: float = 0.42,
@@ -42,31 +42,33 @@ def record_wall(
 ) -> tuple[Trajectory, VineModel]:
     """A robot that grows into a wall at `distance` [m], `tilt` [rad] from a right angle; and the model with that wall."""
     model = with_obstacles(GROWER, (wall(distance, 0.0, np.pi - tilt),))
-    twin = VineTwin(model, dt=1.0 / (fps * 16), bending="linear")
-    return _record(twin, model.straight_state(), growth, parameters, rng, seconds, fps), model
+    mujoco_model = MujocoVine(model, dt=1.0 / (fps * 16), bending="linear")
+    return _record(mujoco_model, model.straight_state(), growth, parameters, rng, seconds, fps), model
 
 
 def _record(
-    twin: VineTwin,
+    mujoco_model: MujocoVine,
     state: Array,
     growth: float,
-    parameters: VineTwinParameters,
+    parameters: MujocoVineParameters,
     rng: np.random.Generator,
     seconds: float,
     fps: float,
 ) -> Trajectory:
     """Points along the body at every frame, with 0.5 mm of noise, of which 3 % are lost."""
-    substeps, steps = round(1.0 / (fps * twin.dt)), round(seconds * fps)
-    controls = np.zeros((1, steps, twin.nu))
+    substeps, steps = round(1.0 / (fps * mujoco_model.dt)), round(seconds * fps)
+    controls = np.zeros((1, steps, mujoco_model.nu))
     controls[:, :, 0] = growth
-    states, _ = twin.rollout(state[None], controls, parameters, substeps=substeps)
-    points = along_body(twin.model, states[0], np.linspace(0.0, 1.0, NUM_POINTS))
+    states, _ = mujoco_model.rollout(state[None], controls, parameters, substeps=substeps)
+    points = along_body(mujoco_model.model, states[0], np.linspace(0.0, 1.0, NUM_POINTS))
     points += NOISE * rng.normal(size=points.shape)
     points[rng.random(points.shape[:2]) < LOST] = np.nan
     names = tuple(f"point{k}.{axis}" for k in range(NUM_POINTS) for axis in "xy")
     flat = points.reshape(steps + 1, -1)
     units, times = ("m",) * flat.shape[1], np.arange(steps + 1) / fps
-    return Trajectory(times, controls[0], flat, names, units, twin.control_names, ("m/s",), substeps, {"robot": "vine twin"})
+    return Trajectory(
+        times, controls[0], flat, names, units, mujoco_model.control_names, ("m/s",), substeps, {"robot": "vine MuJoCo model"}
+    )
 
 
 NUM_POINTS = 21

@@ -1,14 +1,14 @@
-"""Structs of the paper's model: data that all rows share, constants of one row, working memory."""
+"""Structs of the paper's model: data that all rows share, parameters of one row, working memory."""
 
 # mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 import warp as wp
 
-from softgym_envs.core.warp_memory import Memory
-from softgym_envs.vine.boxqp import BoxProgram, box_program
-from softgym_envs.vine.chain import EndMotion, Gain
-from softgym_envs.vine.geometry import Shape
+from softgym_envs.engines.warp.memory import Memory
+from softgym_envs.systems.vine.boxqp import BoxProgram, box_program
+from softgym_envs.systems.vine.chain import EndMotion, Gain
+from softgym_envs.systems.vine.geometry import Shape
 
 
 @wp.struct
@@ -28,7 +28,7 @@ class World:
 
 @wp.struct
 class Tube:
-    """Constants of one row: mass and inertia of a body, stiffness and damping of a pin."""
+    """Parameters of one row: mass and inertia of a body, stiffness and damping of a pin."""
 
     m: wp.float64
     inertia: wp.float64

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import StructureError
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.vine.layouts import paper_obstacles
-from softgym_envs.vine.obstacles import Obstacle, Polygon, Wall, circle, outline, to_local
+from softgym_envs.systems.vine.layouts import paper_obstacles
+from softgym_envs.systems.vine.obstacles import Obstacle, Polygon, Wall, circle, outline, to_local
 
 from .parameters import PaperParameters
 
@@ -166,9 +166,9 @@ def runtime_scene(num_bodies: int = 30) -> PaperModel:
 
 
 def cluttered_scene(num_links: int = 25) -> PaperModel:
-    """The paper's scene of section IV-C: six rectangles; dt 1/90 s, 205 mm/s, 270 steps, with `CLUTTERED` as constants."""
+    """The paper's scene of section IV-C: six rectangles; dt 1/90 s, 205 mm/s, 270 steps, with `CLUTTERED` as parameters."""
     return PaperModel(num_links, 0.003, 0.015, 0.3, float(np.deg2rad(-52.0)), obstacles=paper_obstacles())
 
 
 CLUTTERED = PaperParameters(body_mass=2e-3, body_inertia=5e-6, joint_stiffness=0.03, joint_damping=1e-5)
-"""Constants of `cluttered_scene`."""
+"""Parameters of `cluttered_scene`."""

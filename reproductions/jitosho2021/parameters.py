@@ -1,4 +1,4 @@
-"""Constants of the model of [Jitosho2021]."""
+"""Parameters of the model of [Jitosho2021]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from softgym_envs.core.parameters import Parameters, param
 
 @dataclass(frozen=True)
 class PaperParameters(Parameters):
-    """Constants of a body and a pin, whatever their number (so a robot of more bodies is heavier and softer)."""
+    """Parameters of a body and a pin, whatever their number (so a robot of more bodies is heavier and softer)."""
 
     body_mass: float = param(1e-3, unit="kg", bounds=(1e-6, 10.0), scale="log", source="authors' program, m = 1e-3")
     body_inertia: float = param(2e-4, unit="kg m^2", bounds=(1e-10, 1.0), scale="log", source="authors' program, J = 200")

@@ -18,7 +18,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError
-from softgym_envs.vine.obstacles import Circle, Polygon, Shape, to_local
+from softgym_envs.systems.vine.obstacles import Circle, Polygon, Shape, to_local
 
 from .model import PaperModel
 from .parameters import PaperParameters

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import warp as wp
 
-from softgym_envs.vine.boxqp import HIGH, LINEAR, LOW, X, box_qp
-from softgym_envs.vine.chain import MotionCovariance, covary, impulse, respond, spread
-from softgym_envs.vine.geometry import CIRCLE
+from softgym_envs.systems.vine.boxqp import HIGH, LINEAR, LOW, X, box_qp
+from softgym_envs.systems.vine.chain import MotionCovariance, covary, impulse, respond, spread
+from softgym_envs.systems.vine.geometry import CIRCLE
 
 from .memory import Pair, Push, Workspace, World, at, turn_left
 

@@ -13,10 +13,10 @@ import warp as wp
 from numpy.typing import NDArray
 
 from softgym_envs.core.simulator import check_number
-from softgym_envs.core.warp_buffers import KernelProgram
-from softgym_envs.core.warp_engine import WarpEngine
-from softgym_envs.core.warp_simulator import WarpSimulator
-from softgym_envs.vine.geometry import shape_arrays
+from softgym_envs.engines.warp.buffers import KernelProgram
+from softgym_envs.engines.warp.engine import WarpEngine
+from softgym_envs.engines.warp.simulator import WarpSimulator
+from softgym_envs.systems.vine.geometry import shape_arrays
 
 from .memory import World, workspace
 from .model import PaperModel
@@ -36,10 +36,10 @@ class PaperSimulator(WarpSimulator):
     ((2, 6, 180), [0, 0])
 
     Raises:
-        OptionError: Unknown device, dt not positive, no room for contacts.
+        OptionError: Unknown device, dt not positive, no space for contacts.
     """
 
-    room = "vine"
+    system = "vine"
     parameters_class = PaperParameters
 
     model: PaperModel = field(default_factory=PaperModel)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from softgym_envs.vine.chain import EndMotion, Gain, LinkStage, Value, backward, feedback, forward, record
+from softgym_envs.systems.vine.chain import EndMotion, Gain, LinkStage, Value, backward, feedback, forward, record
 
 from .memory import Pair, Tube, Workspace, World, at, turn_left
 from .pushes import apply_pushes, find_pushes, push_matrix, solve_pushes
@@ -229,7 +229,7 @@ def resolve_pushes(
 
 def rollout_kernel(
     world: World,
-    constants: wp.array2d(dtype=wp.float64),
+    parameter_values: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
@@ -239,13 +239,13 @@ def rollout_kernel(
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):
-    """All substeps of row b, in the first slot of `state`; see `core.warp_engine` for the arguments. Forward only."""
+    """All substeps of row b, in the first slot of `state`; see `engines.warp.engine` for the arguments. Forward only."""
     b = wp.tid()
     tube = Tube()
-    tube.m = constants[b, MASS]
-    tube.inertia = constants[b, INERTIA]
-    tube.k = constants[b, STIFFNESS]
-    tube.c = constants[b, DAMPING]
+    tube.m = parameter_values[b, MASS]
+    tube.inertia = parameter_values[b, INERTIA]
+    tube.k = parameter_values[b, STIFFNESS]
+    tube.c = parameter_values[b, DAMPING]
     for t in range(horizon):
         u = wp.clamp(controls[b, t, 0], _zero, world.max_growth) / wp.float64(world.links)
         for _s in range(substeps):

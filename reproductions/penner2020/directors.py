@@ -58,14 +58,14 @@ class Directors:
     """
 
     tree: Tree
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    parameter_values: Mapping[str, Any] = field(default_factory=dict)
     """Name -> number, or a casadi.SX symbol."""
 
     def __post_init__(self) -> None:
-        missing = [name for name in self.tree.constants if name not in self.constants]
+        missing = [name for name in self.tree.parameter_values if name not in self.parameter_values]
         if missing:
-            given = ", ".join(self.constants) or "none"
-            raise StructureError(f"tree {self.tree.name!r} uses constants {missing}; given are {given}")
+            given = ", ".join(self.parameter_values) or "none"
+            raise StructureError(f"tree {self.tree.name!r} uses parameters {missing}; given are {given}")
 
     @property
     def f(self) -> int:
@@ -79,7 +79,7 @@ class Directors:
 
     def number(self, value: Value) -> Any:
         """A number of the tree's description, or the constant that it names."""
-        return self.constants[value] if isinstance(value, str) else value
+        return self.parameter_values[value] if isinstance(value, str) else value
 
     # --- Lagrangian ---------------------------------------------------------------------------------------------------
 

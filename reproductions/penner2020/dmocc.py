@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproductions.penner2020.geodesics import path_conditions, path_length
-from softgym_envs.arm.elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
-from softgym_envs.arm.model import MUSCLES, ElbowModel, muscle_path
-from softgym_envs.arm.parameters import ElbowParameters, PneumaticElbowParameters
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.simulator import check_number
 from softgym_envs.core.transcription import casadi
 from softgym_envs.muscles.muscle import MUSCLE_SPEED, around_circle, symbols
+from softgym_envs.systems.arm.elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
+from softgym_envs.systems.arm.model import MUSCLES, ElbowModel, muscle_path
+from softgym_envs.systems.arm.parameters import ElbowParameters, PneumaticElbowParameters
 
 from .director_steps import DirectorSteps
 from .directors import Directors
@@ -48,7 +48,7 @@ class DirectorElbow:
     """Segments K of both muscles' discrete paths; 0: in closed form."""
     model: ElbowModel = field(default_factory=ElbowModel)
     parameters: ElbowParameters | PneumaticElbowParameters = field(default_factory=ElbowParameters)
-    """Fixes masses and radii; the other constants are arguments of the step."""
+    """Fixes masses and radii; the other parameters are arguments of the step."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
@@ -149,7 +149,7 @@ class DirectorElbow:
     # --- states -------------------------------------------------------------------------------------------------------
 
     def states(self, plain: Any) -> Array:
-        """States of this step from those of the room (K, 4): momenta for speeds, and nodes for paths in closed form."""
+        """States of this step from those of the system (K, 4): momenta for speeds, and nodes for paths in closed form."""
         plain = np.asarray(plain, dtype=np.float64)
         inertia = self.inertia
         found = np.column_stack([plain[:, 0], inertia * plain[:, 1], plain[:, 2:4], np.zeros((len(plain), 4 * self.inner))])

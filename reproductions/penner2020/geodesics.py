@@ -94,10 +94,10 @@ def discrete_geodesic(
             if float(phi(surface, ca.DM(R.T @ (end - x)))) < -1e-9:
                 raise StructureError(f"surface {surface.name!r} contains the end {end.round(4).tolist()} of a path")
     corners = np.array([first, *(x + R @ np.asarray(side) for side, (R, x) in zip(sides, frames, strict=True)), last])
-    guess = _along(corners, count)[1:-1]
+    initial_guess = _along(corners, count)[1:-1]
     given = np.concatenate([first, last, *(np.concatenate([R.ravel(order="F"), x]) for R, x in frames)])
     solver = _solver(tuple(surfaces), count)
-    found = solver(x0=guess.ravel(), p=given, lbg=0.0, ubg=np.inf)
+    found = solver(x0=initial_guess.ravel(), p=given, lbg=0.0, ubg=np.inf)
     if not solver.stats()["success"]:
         raise StructureError(f"no discrete geodesic was found: {solver.stats()['return_status']}")
     nodes = np.vstack([first, np.array(found["x"]).reshape(-1, 3), last])

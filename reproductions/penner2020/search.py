@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from scipy.optimize import minimize_scalar
 
-from agents.planning.optimal import NEAREST, Manoeuvre, OptimalMotion, plan_motion
+from agents.control.optimal import NEAREST, Manoeuvre, OptimalMotion, plan_motion
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Symbolic, check_number
@@ -36,7 +36,7 @@ def refined(
         manoeuvre: The problem; its `steps` are ignored.
         seconds: Duration.
         meshes: Increasing numbers of steps.
-        parameters: Constants, one row; None: the defaults.
+        parameters: Parameters, one row; None: the defaults.
         tolerance: Relative change of the objective at which the mesh is fine enough.
 
     Raises:
@@ -47,9 +47,9 @@ def refined(
         raise OptionError(f"meshes are {tuple(meshes)}, expected numbers of steps that grow")
     found: list[OptimalMotion] = []
     for steps in meshes:
-        guess = found[-1] if found and found[-1].solved else None
+        initial_guess = found[-1] if found and found[-1].solved else None
         asked = replace(manoeuvre, steps=steps)
-        found.append(plan_motion(simulate(seconds / steps), asked, parameters=parameters, guess=guess))
+        found.append(plan_motion(simulate(seconds / steps), asked, parameters=parameters, initial_guess=initial_guess))
         if len(found) > 1 and found[-1].solved and found[-2].solved:
             if abs(found[-1].objective - found[-2].objective) <= tolerance * abs(found[-1].objective):
                 break
@@ -87,7 +87,7 @@ def plan_free_time(
         manoeuvre: The problem; without effort and smoothness, the fastest motion is found.
         seconds: Shortest and longest duration.
         time_weight: Weight of a second.
-        parameters: Constants, one row; None: the defaults.
+        parameters: Parameters, one row; None: the defaults.
         tolerance: Relative tolerance of the duration.
 
     Raises:
@@ -102,12 +102,12 @@ def plan_free_time(
 
     def cost(duration: float) -> float:
         nonlocal last
-        motion = plan_motion(simulate(duration / steps), soft, parameters=parameters, guess=last)
+        motion = plan_motion(simulate(duration / steps), soft, parameters=parameters, initial_guess=last)
         last = motion if motion.solved else last
         tried.append((duration, motion.objective + time_weight * duration))
         return tried[-1][1]
 
     best = minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": tolerance * low})
     duration = min(float(best.x) * (1 + tolerance), high)
-    motion = plan_motion(simulate(duration / steps), manoeuvre, parameters=parameters, guess=last)
+    motion = plan_motion(simulate(duration / steps), manoeuvre, parameters=parameters, initial_guess=last)
     return TimedMotion(motion, duration, motion.objective + time_weight * duration, tuple(tried))

@@ -1,1 +1,1 @@
-"""The shared vocabulary of all rooms; it knows no robot."""
+"""The shared vocabulary of all systems; it knows no robot."""

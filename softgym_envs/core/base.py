@@ -1,9 +1,10 @@
-"""Base classes of simulators: names, sizes, checks, constants, pickling, `step` and `rollout`, derivatives.
+"""Base classes of simulators: names, sizes, checks, parameters, pickling, `step` and `rollout`, derivatives.
 
-A room's simulator is a frozen dataclass with the fields `model` and `dt`, derived from the base of its engine (`WarpSimulator`,
-`NumbaSimulator`, `MujocoTwin`); the model defines states and controls (`RobotModel`), the room writes the kernels.
+A system's simulator is a frozen dataclass with the fields `model` and `dt`, derived from the base of its engine
+(`WarpSimulator`,
+`NumbaSimulator`, `MujocoSimulator`); the model defines states and controls (`RobotModel`), the system writes the kernels.
 
-Legend: B batch, T horizon, nx state, n tangent, nu control, P constants.
+Legend: B batch, T horizon, nx state, n tangent, nu control, P parameters.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .simulator import (
 )
 
 SLACK = 0.02
-"""States may exceed a range by this share of its larger end: the limits of twins are soft."""
+"""States may exceed a range by this share of its larger end: the limits of MuJoCo models are soft."""
 MAX_SUBSTEPS = 1_000_000
 """Largest number of physics steps per control step: a kernel cannot be interrupted."""
 
@@ -142,10 +143,10 @@ class BaseSimulator(ABC):
     which implement `_rollout` by `_step`, or `_step` by `_rollout`.
     """
 
-    room: ClassVar[str]
-    """Name of the room."""
+    system: ClassVar[str]
+    """Name of the system."""
     option_names: ClassVar[tuple[str, ...]] = ()
-    """Fields that identified constants belong to; see `options`."""
+    """Fields that identified parameters belong to; see `options`."""
     extra_fields: ClassVar[tuple[Field, ...]] = ()
     """Entries of the state beyond the model's; `extra_rest` at rest."""
 
@@ -155,19 +156,19 @@ class BaseSimulator(ABC):
     @property
     @abstractmethod
     def parameters_class(self) -> type[Parameters]:
-        """Class of the constants."""
+        """Class of the parameters."""
 
     @abstractmethod
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """`step` with checked arguments; constants (B, P)."""
+    def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        """`step` with checked arguments; parameters (B, P)."""
 
     @abstractmethod
-    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """`rollout` with checked arguments; constants (B, P)."""
+    def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        """`rollout` with checked arguments; parameters (B, P)."""
 
     @abstractmethod
-    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
-        """`linearize` with checked arguments; constants (B, P)."""
+    def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
+        """`linearize` with checked arguments; parameters (B, P)."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields only: engines hold buffers and threads, and are made again when needed."""
@@ -227,12 +228,12 @@ class BaseSimulator(ABC):
 
     @cached_property
     def default_parameters(self) -> Parameters:
-        """Constants before identification."""
+        """Parameters before identification."""
         return self.parameters_class()
 
     @property
     def options(self) -> dict[str, Option]:
-        """Structural choices that identified constants belong to: saved with them, applied by `gym.make(..., params=file)`."""
+        """Structural choices that identified parameters belong to: saved with them, applied by `gym.make(..., params=file)`."""
         values = {name: getattr(self, name) for name in self.option_names}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items() if v not in ((), False)}
 
@@ -279,13 +280,13 @@ class BaseSimulator(ABC):
         Raises:
             ShapeError: `state` or `control` has another shape, or holds NaN or infinity.
             OptionError: `substeps` is not a positive integer.
-            ParameterError: Constants of another simulator, or of another number of rows.
+            ParameterError: Parameters of another simulator, or of another number of rows.
         """
         return self._first("_step", *self._checked("control", state, control, parameters, substeps), int(substeps))  # type: ignore[no-any-return]
 
-    def advance(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """`step` without checks: arguments must be contiguous and finite, constants (B, P)."""
-        return self._step(state, control, constants, substeps)
+    def advance(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        """`step` without checks: arguments must be contiguous and finite, parameters (B, P)."""
+        return self._step(state, control, parameter_values, substeps)
 
     def rollout(
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -318,12 +319,12 @@ class BaseSimulator(ABC):
         self._tried.add(name)
         return found
 
-    def _differences(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+    def _differences(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
         """Central differences in one batch, not exact where a contact opens; half the derivative where a control is clamped."""
-        return finite_differences(self, state, control, self.parameters_class.from_vector(constants), substeps=substeps)
+        return finite_differences(self, state, control, self.parameters_class.from_vector(parameter_values), substeps=substeps)
 
-    def constants(self, parameters: Parameters | None, batch: int) -> Array:
-        """Constants of every row, (B, P).
+    def parameter_values(self, parameters: Parameters | None, batch: int) -> Array:
+        """Parameters of every row, (B, P).
 
         Raises:
             ParameterError: They are those of another simulator, or of another number of rows.
@@ -337,33 +338,33 @@ class BaseSimulator(ABC):
     def _checked(
         self, name: str, state: Array, control: Array, parameters: Parameters | None, substeps: int
     ) -> tuple[Array, Array, Array]:
-        """State (B, nx), "control" (B, nu) or "controls" (B, T, nu), constants (B, P); a model's state is embedded."""
+        """State (B, nx), "control" (B, nu) or "controls" (B, T, nu), parameters (B, P); a model's state is embedded."""
         if (self.extra_fields or self.memory_fields) and np.shape(state)[-1:] == (self.model.layout.nx,):
             state = self.embed(np.asarray(state, dtype=np.float64))
         state = check_array("state", state, (None, self.nx))
         shape = (len(state), self.nu) if name == "control" else (len(state), None, self.nu)
         control = check_array(name, control, shape)
         check_number("substeps", substeps, low=1, high=MAX_SUBSTEPS, whole=True)
-        return state, control, self.constants(parameters, len(state))
+        return state, control, self.parameter_values(parameters, len(state))
 
 
 class SteppedSimulator(BaseSimulator):
     """A simulator whose engine makes one control step at a time; derivatives are finite differences."""
 
-    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         def advance(rows: NDArray[np.intp], x: Array, u: Array) -> tuple[Array, IntArray]:
-            return self._first("_step", x, u, constants[rows], substeps)  # type: ignore[no-any-return]
+            return self._first("_step", x, u, parameter_values[rows], substeps)  # type: ignore[no-any-return]
 
         return repeat_steps(advance, state, controls)
 
-    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
-        return self._differences(state, control, constants, substeps)
+    def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
+        return self._differences(state, control, parameter_values, substeps)
 
 
 class Engine(Protocol):
     """Batched control steps."""
 
-    def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,); a row that fails keeps its last good state."""
         ...
 
@@ -378,28 +379,32 @@ class RolledSimulator(BaseSimulator):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Structural numbers that the kernels read after the constants."""
+        """Structural numbers that the kernels read after the parameters."""
         return ()
 
-    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        return self.engine.rollout(state, controls, self._columns(constants), substeps)
+    def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.rollout(state, controls, self._columns(parameter_values), substeps)
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        states, status = self._rollout(state, control[:, None], constants, substeps)
+    def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        states, status = self._rollout(state, control[:, None], parameter_values, substeps)
         return np.ascontiguousarray(states[:, 1]), status
 
-    def _columns(self, constants: Array) -> Array:
-        """Constants (B, P) and the weights, (B, P + W)."""
+    def _columns(self, parameter_values: Array) -> Array:
+        """Parameters (B, P) and the weights, (B, P + W)."""
         weights = self.weights
-        return np.concatenate([constants, np.tile(weights, (len(constants), 1))], axis=1) if weights else constants
+        return (
+            np.concatenate([parameter_values, np.tile(weights, (len(parameter_values), 1))], axis=1)
+            if weights
+            else parameter_values
+        )
 
     def _checked_cotangent(
         self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None, substeps: int
     ) -> tuple[Array, Array, Array, Array]:
-        """Arguments of a pull-back: state, controls, constants, cotangent (B, T+1, nx)."""
-        state, controls, constants = self._checked("controls", state, controls, parameters, substeps)
+        """Arguments of a pull-back: state, controls, parameters, cotangent (B, T+1, nx)."""
+        state, controls, parameter_values = self._checked("controls", state, controls, parameters, substeps)
         shape = (len(state), controls.shape[1] + 1, self.nx)
-        return state, controls, constants, check_array("cotangent", cotangent, shape)
+        return state, controls, parameter_values, check_array("cotangent", cotangent, shape)
 
 
 def repeat_steps(

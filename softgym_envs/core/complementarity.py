@@ -1,8 +1,8 @@
-r"""A room's physics step as a symbolic mixed complementarity problem, for identification.
+r"""A system's physics step as a symbolic mixed complementarity problem, for identification.
 
 .. math:: g(x, u, p, x^+, z) = 0, \qquad 0 \le z \perp f(x, u, p, x^+, z) \ge 0
 
-as in [Berard2008] slides 8 and 13. Legend: nx state, nu control, P constants, nz pairs.
+as in [Berard2008] slides 8 and 13. Legend: nx state, nu control, P parameters, nz pairs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ComplementarityPart:
     states: Mapping[str, str]
     """State entry of the part -> of the whole."""
     controls: Mapping[str, str]
-    constants: Mapping[str, str]
-    """Constants of the part -> of the whole; several parts may share one."""
+    parameter_values: Mapping[str, str]
+    """Parameters of the part -> of the whole; several parts may share one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,7 +157,9 @@ def rows(case: Case) -> None:
     if case.parameters.batch:
         shared = case.simulator.rollout(case.state, case.controls, substeps=case.inputs.substeps)[0]
         own = not np.array_equal(shared[0], states[0]) and np.array_equal(shared[-1], states[-1])
-        require(own, f"{case.name}.step does not use the parameters of each row: rows of `constants` are those of the batch")
+        require(
+            own, f"{case.name}.step does not use the parameters of each row: rows of `parameter_values` are those of the batch"
+        )
 
 
 def completeness(case: Case) -> None:
@@ -301,7 +303,7 @@ def gradients(case: Case) -> None:
         np.einsum("bnp,bn->bp", first.C, late) + np.einsum("bnp,bn->bp", second.C, pulled[2]),
     )
     dx = np.einsum("bxn,bx->bn", layout.retract_jacobian(state), found.state)
-    for got, wanted in zip((dx, found.controls, found.constants), expected, strict=True):
+    for got, wanted in zip((dx, found.controls, found.parameter_values), expected, strict=True):
         atol = case.inputs.solved(sim) * float(np.abs(wanted).max(initial=0.0))
         close(got, wanted, atol, f"{case.name}.vjp is not the transposed linearize", rtol=1e-9)
     failing = case.state[:2].copy()

@@ -85,7 +85,7 @@ class SimulationWarning(UserWarning):
 
 
 class FitWarning(UserWarning):
-    """A file of constants says that they must not be used, or that their model does not explain the data."""
+    """A file of parameters says that they must not be used, or that their model does not explain the data."""
 
 
 class ContractError(SoftgymError, TypeError):

@@ -29,7 +29,7 @@ PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
 MOST_BYTES = {"TOML": 4 * 2**20, "JSON": 256 * 2**20, "CSV": 2**30}
 """A larger file is refused before it is read; TOML is read at about 1 MB/s."""
 LARGEST_NUMBER = 1e12
-"""Largest number [SI] in a description of a robot, or among constants."""
+"""Largest number [SI] in a description of a robot, or among parameters."""
 DEEPEST = 50
 """Largest nesting of tables and lists."""
 

@@ -1,6 +1,6 @@
-"""Physical constants with unit, bounds and source: the numbers that `sysid` can identify.
+"""Physical parameters with unit, bounds and source: the numbers that `sysid` can identify.
 
-A room declares its constants once, as a frozen dataclass::
+A system declares its parameters once, as a frozen dataclass::
 
     @dataclass(frozen=True)
     class VineParameters(Parameters):
@@ -12,7 +12,7 @@ randomisation). Values are checked on construction. A vector, as a stiffness per
     stiffness: float = param(0.5, count=3, unit="N m/rad", bounds=(0.01, 10.0), scale="log")
 
 and is three parameters `stiffness0`, `stiffness1`, `stiffness2`; its own name stands for all of them wherever parameters are
-named or given, and as an attribute it is an array (..., 3). Legend: B batch, P number of constants.
+named or given, and as an attribute it is an array (..., 3). Legend: B batch, P number of parameters.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from .files import check_entries, number_in, read_toml, write_atomically
 
 Array = NDArray[np.float64]
 MAX_LOG_COORDINATE = 700.0
-"""Largest coordinate on a log scale, near the overflow of exp; intervals of unmeasured constants end there."""
+"""Largest coordinate on a log scale, near the overflow of exp; intervals of unmeasured parameters end there."""
 Option = str | float | list[float]
-"""Value of a simulator's structural choice, as it stands in a file of constants."""
+"""Value of a simulator's structural choice, as it stands in a file of parameters."""
 
 UNUSABLE = "do_not_use"
-"""Entry of a file's table [provenance]: why its constants must not be used; absent if they may."""
+"""Entry of a file's table [provenance]: why its parameters must not be used; absent if they may."""
 UNEXPLAINED = "unexplained"
-"""Entry of the same table: why the model does not explain the data that the constants were fitted to."""
+"""Entry of the same table: why the model does not explain the data that the parameters were fitted to."""
 
 P = TypeVar("P", bound="Parameters")
 
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """Declaration of one constant: default, unit, bounds, scale and source."""
+    """Declaration of one parameter: default, unit, bounds, scale and source."""
 
     name: str
     default: float
@@ -99,7 +99,7 @@ class ParameterSpec:
 def param(
     default: float, *, unit: str, bounds: tuple[float, float], scale: str = "linear", source: str = "", count: int | None = None
 ) -> Any:
-    """Declare one constant of a `Parameters` class, or a vector of them.
+    """Declare one parameter of a `Parameters` class, or a vector of them.
 
     Args:
         default: Value before identification, inside `bounds`.
@@ -121,7 +121,7 @@ def param(
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of every room's constants; see the module docstring.
+    """Base of every system's parameters; see the module docstring.
 
     Raises:
         ParameterError: A value is not finite, out of its bounds, or neither scalar nor of shape (B,).
@@ -204,11 +204,11 @@ class Parameters:
             if value.ndim == 1:
                 sizes.add(value.shape[0])
         if len(sizes) > 1:
-            raise ParameterError(f"constants of one batch must have one length, got lengths {sorted(sizes)}")
+            raise ParameterError(f"parameters of one batch must have one length, got lengths {sorted(sizes)}")
 
     @classmethod
     def specs(cls) -> dict[str, ParameterSpec]:
-        """Name -> unit, bounds, scale and source of every constant, in the order of `to_vector`."""
+        """Name -> unit, bounds, scale and source of every parameter, in the order of `to_vector`."""
         return {
             f.name: ParameterSpec(name=f.name, default=f.default, **f.metadata)  # type: ignore[arg-type]
             for f in fields(cls)
@@ -216,7 +216,7 @@ class Parameters:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Names of the constants, in the order of `to_vector`."""
+        """Names of the parameters, in the order of `to_vector`."""
         return tuple(f.name for f in fields(cls))
 
     @classmethod
@@ -227,13 +227,13 @@ class Parameters:
 
     @classmethod
     def columns(cls, name: str) -> slice:
-        """Place of a parameter or a vector in `to_vector`: rows of constants (B, P)[:, columns] are its values (B, count)."""
+        """Place of a parameter or a vector in `to_vector`: rows of parameters (B, P)[:, columns] are its values (B, count)."""
         first, *_ = own = cls.expanded([name])
         return slice(cls.index(first), cls.index(first) + len(own))
 
     @classmethod
     def check_names(cls, names: Any) -> None:
-        """Raise `ParameterError` for the first name that is no constant of this class."""
+        """Raise `ParameterError` for the first name that is no parameter of this class."""
         for name in names:
             if name not in cls.names():
                 raise ParameterError(f"unknown constant {name!r}; {cls.__name__} has {', '.join(cls.names()) or 'none'}")
@@ -245,7 +245,7 @@ class Parameters:
         return sizes[0] if sizes else None
 
     def to_vector(self) -> Array:
-        """All constants, shape (P,), or (B, P) where a constant is given per row."""
+        """All parameters, shape (P,), or (B, P) where a constant is given per row."""
         return self._vector.copy()
 
     @cached_property
@@ -254,14 +254,14 @@ class Parameters:
         return np.stack(np.broadcast_arrays(*columns), axis=-1) if columns else np.zeros(0)
 
     def to_matrix(self, batch: int) -> Array:
-        """All constants, one row per row of the batch, shape (B, P), contiguous.
+        """All parameters, one row per row of the batch, shape (B, P), contiguous.
 
         Raises:
-            ParameterError: The constants are given for another number of rows.
+            ParameterError: The parameters are given for another number of rows.
         """
         vector = self._vector
         if vector.ndim == 2 and len(vector) not in (1, batch):
-            raise ParameterError(f"constants are given for {len(vector)} rows, the batch has {batch}")
+            raise ParameterError(f"parameters are given for {len(vector)} rows, the batch has {batch}")
         matrix = np.empty((batch, vector.shape[-1]))
         matrix[:] = vector
         return matrix
@@ -276,7 +276,7 @@ class Parameters:
         return cls(**dict(zip(cls.names(), values, strict=True)))
 
     def replace(self: P, **changes: Any) -> P:
-        """A copy with some constants changed.
+        """A copy with some parameters changed.
 
         Raises:
             ParameterError: Unknown name, or a value out of bounds.
@@ -284,7 +284,7 @@ class Parameters:
         return replace(self, **self.entries_of(changes))
 
     def row(self: P, index: int) -> P:
-        """The constants of one row of the batch."""
+        """The parameters of one row of the batch."""
         vector = self.to_vector()
         return self.from_vector(vector if vector.ndim == 1 else vector[index])
 
@@ -300,55 +300,55 @@ class Parameters:
 
         Args:
             path: The file to write.
-            std: Standard deviations of identified constants, in their units.
+            std: Standard deviations of identified parameters, in their units.
             provenance: Where the values come from (data hash, commit, date, ...).
-            simulator: Structural choices that the constants belong to; `gym.make(..., params=path)` makes them too.
+            simulator: Structural choices that the parameters belong to; `gym.make(..., params=path)` makes them too.
         """
         if self.batch is not None:
-            raise ParameterError(f"constants given per row ({self.batch} rows) cannot be saved; save row(i)")
+            raise ParameterError(f"parameters given per row ({self.batch} rows) cannot be saved; save row(i)")
         std = dict(std or {})
         self.check_names(std)
-        constants = {}
+        parameter_values = {}
         for spec in self.specs().values():
             entry: dict[str, Any] = {"value": float(getattr(self, spec.name)), "unit": spec.unit}
             if spec.name in std:
                 entry["std"] = float(std[spec.name])
-            constants[spec.name] = entry
-        document: dict[str, Any] = {"parameters": type(self).__name__, "provenance": dict(provenance or {})}
+            parameter_values[spec.name] = entry
+        document: dict[str, Any] = {"kind": type(self).__name__, "provenance": dict(provenance or {})}
         if simulator:
             document["simulator"] = dict(simulator)
         path = Path(path)
-        write_atomically(path, tomli_w.dumps({**document, "constants": constants}).encode())
+        write_atomically(path, tomli_w.dumps({**document, "parameters": parameter_values}).encode())
         return path
 
     @classmethod
     def load(cls: type[P], path: str | Path, base: P | None = None) -> P:
-        """Read a TOML file written by `save`, or by hand; constants that it does not name are those of `base`, else defaults.
+        """Read a TOML file written by `save`, or by hand; parameters that it does not name are those of `base`, else defaults.
 
-        The table [constants] has entries `name = {value = ..., unit = "..."}` or `name = number`.
+        The table [parameters] has entries `name = {value = ..., unit = "..."}` or `name = number`.
 
         Raises:
             FileFormatError: No such file, not TOML, or not in this form.
-            ParameterError: Constants of another class, unknown names, wrong units, values out of bounds.
+            ParameterError: Parameters of another class, unknown names, wrong units, values out of bounds.
         """
-        document = check_entries(str(path), read_toml(path), ("parameters", "provenance", "simulator", "constants"))
-        kind = document.get("parameters", cls.__name__)
+        document = check_entries(str(path), read_toml(path), ("kind", "provenance", "simulator", "parameters"))
+        kind = document.get("kind", cls.__name__)
         if kind != cls.__name__:
             raise ParameterError(f"{path} holds {kind}, this simulator takes {cls.__name__}")
-        constants = document.get("constants")
-        return replace(base or cls(), **cls.read_table(path, constants))
+        parameter_values = document.get("parameters")
+        return replace(base or cls(), **cls.read_table(path, parameter_values))
 
     @classmethod
-    def read_table(cls, path: str | Path, constants: Any) -> dict[str, float]:
-        """Values of a table [constants] of a TOML file.
+    def read_table(cls, path: str | Path, parameter_values: Any) -> dict[str, float]:
+        """Values of a table [parameters] of a TOML file.
 
         Raises:
             FileFormatError: It is no table, or a value is no number.
             ParameterError: Unknown names, or wrong units.
         """
-        if not isinstance(constants, dict):
-            raise FileFormatError(f"{path} has no table [constants]")
-        return {name: cls._read_constant(path, name, entry) for name, entry in cls.entries_of(constants).items()}
+        if not isinstance(parameter_values, dict):
+            raise FileFormatError(f"{path} has no table [parameters]")
+        return {name: cls._read_constant(path, name, entry) for name, entry in cls.entries_of(parameter_values).items()}
 
     @classmethod
     def _read_constant(cls, path: str | Path, name: str, entry: Any) -> float:
@@ -369,7 +369,7 @@ def _stacked(parameters: Parameters, *, names: tuple[str, ...]) -> Array:
 
 
 def warn_of_file(path: str | Path) -> None:
-    """Issue a `FitWarning` if a file of constants says not to use them, or that their model did not explain the data.
+    """Issue a `FitWarning` if a file of parameters says not to use them, or that their model did not explain the data.
 
     Raises:
         FileFormatError: No such file, or not TOML.
@@ -380,16 +380,16 @@ def warn_of_file(path: str | Path) -> None:
         warnings.warn(f"{path}: {said[0]}", FitWarning, stacklevel=2)
 
 
-GivenConstants = Parameters | Mapping[str, float] | str | Path
-"""Constants as `gym.make` takes them: an object, {name: value} of those that differ from the default, or a TOML file."""
+GivenParameters = Parameters | Mapping[str, float] | str | Path
+"""Parameters as `gym.make` takes them: an object, {name: value} of those that differ from the default, or a TOML file."""
 
 
 @runtime_checkable
 class ParameterDistribution(Protocol):
-    """Domain randomisation: a distribution over constants, drawn once per reset."""
+    """Domain randomisation: a distribution over parameters, drawn once per reset."""
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Draw the constants that vary; the others keep their nominal value."""
+        """Draw the parameters that vary; the others keep their nominal value."""
         ...
 
 
@@ -404,7 +404,7 @@ class UniformParameters:
     intervals: Mapping[str, tuple[float, float]]
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Draw one value per named constant, in the order of the constants' declaration."""
+        """Draw one value per named parameter, in the order of the parameters' declaration."""
         intervals, values = nominal.entries_of(self.intervals, ndim=1), {}
         for name, spec in nominal.specs().items():
             if name in intervals:

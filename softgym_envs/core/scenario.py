@@ -1,7 +1,7 @@
-"""Scenarios of transfer studies: a robot at a task, declared by a room beside its recipe and its objectives.
+"""Scenarios of transfer studies: a robot at a task, declared by a system beside its procedure and its objectives.
 
-A room's `study` is a mapping: environment id -> `Scenario`. Functions stand in the room's study.py and take what they need;
-`agents.study.task.TransferTask` makes simulators, costs, recordings and fits of all this, for any room.
+A system's `study` is a mapping: environment id -> `Scenario`. Functions stand in the system's study.py and take what they need;
+`agents.transfer.task.TransferTask` makes simulators, costs, recordings and fits of all this, for any system.
 
 Legend: B rows, T control steps, nx state, n tangent, nu control.
 """
@@ -49,10 +49,10 @@ def held_at_random(model: Any, rng: np.random.Generator) -> BatchPolicy:
     return lambda x, t: np.tile(drawn[t // 5 % 64], (len(x), 1))
 
 
-def by_name(engine: Simulator, constants: Parameters) -> Parameters:
-    """The engine's constants with those of the truth that have the same names."""
+def by_name(engine: Simulator, parameter_values: Parameters) -> Parameters:
+    """The engine's parameters with those of the ground truth that have the same names."""
     ours = engine.default_parameters
-    return ours.replace(**{name: getattr(constants, name) for name in constants.names() if name in ours.names()})
+    return ours.replace(**{name: getattr(parameter_values, name) for name in parameter_values.names() if name in ours.names()})
 
 
 class StudyScene(NamedTuple):
@@ -79,11 +79,11 @@ class Scenario:
     """See the module docstring."""
 
     objective: str
-    """Name of one of the room's objectives."""
+    """Name of one of the system's objectives."""
     scene: Callable[[], StudyScene] | None = None
     """Makes the scene, always the same; None: the task's own model, and the objective's own target."""
     starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array] | None = None
-    """(our engine, its best constants, rng, count) -> (count, nx): perturbed starts, the first one unperturbed; None: around
+    """(our engine, its best parameters, rng, count) -> (count, nx): perturbed starts, the first one unperturbed; None: around
     the rest state, every tangent coordinate by a standard deviation of `START_DEVIATION` (unsuitable if rest is the goal)."""
     first_policy: Callable[[Any, np.random.Generator], BatchPolicy] | None = None
     """(model, rng) -> a policy that gives planners their first controls; None: random controls, held for a while."""
@@ -94,14 +94,14 @@ class Scenario:
     position: Callable[[Any, Array], Array] | None = None
     """(model, states (..., nx)) -> position of the robot (..., 3) [m]; None: the first three features of the objective."""
     best: Callable[[Any], Parameters] | None = None
-    """The truth's constants -> equivalent ones of our engine, or those that fit unlimited data best; None: those of the same
-    names."""
+    """The ground truth's parameters -> equivalent ones of our engine, or those that fit unlimited data best; None: those of the
+    same names."""
     recorded: str = ""
     """Id of the scenario that is recorded; "": this one."""
-    constants: Mapping[str, float] = field(default_factory=dict)
-    """Constants that both worlds have here, such as gravity."""
-    truth_constants: Mapping[str, float] = field(default_factory=dict)
-    """Further constants of the truth."""
+    parameter_values: Mapping[str, float] = field(default_factory=dict)
+    """Parameters that both worlds have here, such as gravity."""
+    ground_truth_parameters: Mapping[str, float] = field(default_factory=dict)
+    """Further parameters of the ground truth."""
     dt: float | None = None
     """Physics step of both worlds [s]; None: our engine's own."""
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""The Simulator protocol: what every robot room and every MuJoCo twin promises.
+"""The Simulator protocol: what every robot system and every MuJoCo model promises.
 
-Legend: B batch, T horizon (control steps), nx state, n tangent, nu control, np constants. Batch axis first, always;
+Legend: B batch, T horizon (control steps), nx state, n tangent, nu control, np parameters. Batch axis first, always;
 float64, SI, rad. One control step holds the control for `substeps` physics steps of `dt` seconds.
 
 Promises, tested in tests/test_contract.py for every simulator:
@@ -11,8 +11,8 @@ Promises, tested in tests/test_contract.py for every simulator:
 4. *Failure is a status*, never an exception inside a batch: a failed row keeps its last good state.
 5. `rollout` equals repeated `step`.
 
-Optional capabilities are protocols of their own, checked by isinstance: `Differentiable`, `Limited`, `Residual`, `Symbolic`.
-"""
+Optional capabilities are protocols of their own, checked by isinstance: `Differentiable`, `HasStabilityLimit`, `Residual`,
+`Symbolic`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Gradient(NamedTuple):
     """(B, nx) with respect to the initial state"""
     controls: Array
     """(B, T, nu)"""
-    constants: Array
+    parameter_values: Array
     """(B, P)"""
 
 
@@ -131,12 +131,12 @@ class Simulator(Protocol):
 
     @property
     def options(self) -> Mapping[str, Option]:
-        """Structural choices that identified constants belong to; written with them."""
+        """Structural choices that identified parameters belong to; written with them."""
         ...
 
     @property
     def default_parameters(self) -> Parameters:
-        """Constants before identification."""
+        """Parameters before identification."""
         ...
 
     def initial_state(self, batch: int = 1) -> Array:
@@ -182,13 +182,13 @@ class Differentiable(Simulator, Protocol):
     def vjp(
         self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> Gradient:
-        """Rollout, and the gradient of sum(cotangent * states) with respect to state, controls and constants.
+        """Rollout, and the gradient of sum(cotangent * states) with respect to state, controls and parameters.
 
         Args:
             state: (B, nx).
             controls: (B, T, nu).
             cotangent: (B, T+1, nx).
-            parameters: Constants.
+            parameters: Parameters.
             substeps: Physics steps per control step.
         """
         ...
@@ -211,20 +211,20 @@ class Residual(Simulator, Protocol):
 
 
 @runtime_checkable
-class Cautious(Simulator, Protocol):
-    """A simulator that knows of constants which are allowed, and under which it does what no robot does."""
+class HasWarnings(Simulator, Protocol):
+    """A simulator that knows of parameters which are allowed, and under which it does what no robot does."""
 
     def caution(self, parameters: Parameters) -> str:
-        """What these constants do, and how to avoid it, in a sentence; "" where nothing is to be said."""
+        """What these parameters do, and how to avoid it, in a sentence; "" where nothing is to be said."""
         ...
 
 
 @runtime_checkable
-class Limited(Simulator, Protocol):
-    """A simulator whose steps are stable only up to some values of constants: beyond, motion grows without a cause."""
+class HasStabilityLimit(Simulator, Protocol):
+    """A simulator whose steps are stable only up to some values of parameters: beyond, motion grows without a cause."""
 
     def borne(self, parameters: Parameters) -> dict[str, float]:
-        """Constant -> largest value at which steps of `dt` are stable, given the others (one set of constants, no batch)."""
+        """Constant -> largest value at which steps of `dt` are stable, given the others (one set of parameters, no batch)."""
         ...
 
 
@@ -246,9 +246,9 @@ def is_exact(simulator: Simulator) -> bool:
     return isinstance(simulator, Differentiable) and simulator.exact
 
 
-def borne_bounds(simulator: Simulator, parameters: Parameters) -> dict[str, tuple[float, float]]:
-    """Bounds of constants whose largest stable value, given the others in `parameters`, lies within their bounds."""
-    specs, most = parameters.specs(), simulator.borne(parameters) if isinstance(simulator, Limited) else {}
+def stable_bounds(simulator: Simulator, parameters: Parameters) -> dict[str, tuple[float, float]]:
+    """Bounds of parameters whose largest stable value, given the others in `parameters`, lies within their bounds."""
+    specs, most = parameters.specs(), simulator.borne(parameters) if isinstance(simulator, HasStabilityLimit) else {}
     bounds = {name: specs[name].bounds for name in most}
     return {name: (low, most[name]) for name, (low, high) in bounds.items() if low < most[name] < high}
 
@@ -380,7 +380,7 @@ def finite_differences(
 ) -> Linearization:
     """Central differences of one control step on the manifold, as one batched call per argument.
 
-    Checks every exact `linearize`, and serves as `linearize` of simulators without one. Constants change by `epsilon` times
+    Checks every exact `linearize`, and serves as `linearize` of simulators without one. Parameters change by `epsilon` times
     the larger of their value and 1e-3 of their range, and stay inside the bounds.
     """
     parameters = parameters or simulator.default_parameters
@@ -392,13 +392,13 @@ def finite_differences(
     upper = np.minimum(vectors + epsilon * size, bounds[:, 1])
     lower = np.maximum(vectors - epsilon * size, bounds[:, 0])
 
-    def columns(count: int, states: Side, controls: Side, constants: Side, widths: Array) -> Array:
+    def columns(count: int, states: Side, controls: Side, parameter_values: Side, widths: Array) -> Array:
         """Derivative of the step with respect to `count` arguments, (B, n, count)."""
         if count == 0:
             return np.zeros((rows, n, 0))
         ends = []
         for side in (0, 1):
-            x, u, p = states(side), controls(side), constants(side)
+            x, u, p = states(side), controls(side), parameter_values(side)
             flat = type(parameters).from_vector(p.reshape(rows * count, -1))
             y, _ = simulator.step(x.reshape(rows * count, -1), u.reshape(rows * count, -1), flat, substeps=substeps)
             ends.append(y.reshape(rows, count, -1))

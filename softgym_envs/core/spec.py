@@ -1,8 +1,9 @@
-"""Spec of the simulator that identified constants belong to: room, structure, options and physics step, saved with every fit.
+"""Spec of the simulator that identified parameters belong to: system, structure, options and physics step, saved with every
+fit.
 
-Constants that were fitted to one structure, timestep or contact mode mean nothing, or something else, in another. A spec is a
-table [simulator] in a file of constants; `gym.make(..., params=file)`, `identify --resume` and the fingerprint of a fit compare
-it with the simulator at hand, and refuse a mismatch in one sentence.
+Parameters that were fitted to one structure, timestep or contact mode mean nothing, or something else, in another. A spec is a
+table [simulator] in a file of parameters; `gym.make(..., params=file)`, `identify --resume` and the fingerprint of a fit
+compare it with the simulator at hand, and refuse a mismatch in one sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HASHED = "sha256:"
 class SimulatorSpec:
     """See the module docstring."""
 
-    room: str
+    system: str
     dt: float
     """Physics step [s]."""
     options: dict[str, Option] = field(default_factory=dict)
@@ -41,22 +42,22 @@ class SimulatorSpec:
     structure: dict[str, str] = field(default_factory=dict)
     """Field of the model -> its value as JSON, or the hash of it."""
     model: str = ""
-    """Name of the model in the room, or its file."""
+    """Name of the model in the system, or its file."""
 
     @classmethod
     def of(cls, simulator: Any, model: str = "") -> SimulatorSpec:
-        """The spec of a simulator with attributes `dt`, `model`, and perhaps `room` and `options`."""
+        """The spec of a simulator with attributes `dt`, `model`, and perhaps `system` and `options`."""
         structure = (
             {f.name: short(getattr(simulator.model, f.name)) for f in fields(simulator.model)}
             if (is_dataclass(getattr(simulator, "model", None)))
             else {}
         )
         options = dict(getattr(simulator, "options", {}))
-        return cls(str(getattr(simulator, "room", "")), float(simulator.dt), options, structure, model)
+        return cls(str(getattr(simulator, "system", "")), float(simulator.dt), options, structure, model)
 
     @classmethod
     def read(cls, path: str | Path) -> SimulatorSpec | None:
-        """The spec in a file of constants; None if the file has none.
+        """The spec in a file of parameters; None if the file has none.
 
         Raises:
             FileFormatError: The file cannot be read, or its [simulator] is not in this form.
@@ -71,17 +72,17 @@ class SimulatorSpec:
             if name not in allowed:
                 raise FileFormatError(
                     f"{path}: [simulator] has {shown(name)}; allowed are {', '.join(allowed)}. A file from before specs were "
-                    "written: put its entries into [simulator.options] and add room and dt, or identify again"
+                    "written: put its entries into [simulator.options] and add system and dt, or identify again"
                 )
-        kinds = {"room": str, "dt": (int, float), "options": dict, "structure": dict, "model": str}
+        kinds = {"system": str, "dt": (int, float), "options": dict, "structure": dict, "model": str}
         for name, kind in kinds.items():
             if name in table and (not isinstance(table[name], kind) or isinstance(table[name], bool)):  # type: ignore[arg-type]
                 raise FileFormatError(f"{path}: [simulator] {name} is {shown(table[name])}")
         for name, value in table.get("structure", {}).items():
             if not isinstance(value, str):
                 raise FileFormatError(f"{path}: [simulator.structure] {name} is {shown(value)}, expected text")
-        if not {"room", "dt"} <= set(table):
-            raise FileFormatError(f"{path}: [simulator] needs room and dt")
+        if not {"system", "dt"} <= set(table):
+            raise FileFormatError(f"{path}: [simulator] needs system and dt")
         return cls(**{**table, "dt": number_in(f"{path}: [simulator] dt", table["dt"])})
 
     @classmethod
@@ -99,15 +100,15 @@ class SimulatorSpec:
         return {name: value for name, value in asdict(self).items() if name != "model" or value}
 
     def mismatch(self, other: SimulatorSpec, *, free: tuple[str, ...] = (), slack: float = 1e-9) -> str:
-        """Why constants of this spec cannot be used in `other`, as half a sentence; "" if they can.
+        """Why parameters of this spec cannot be used in `other`, as half a sentence; "" if they can.
 
         Args:
             other: Spec of the simulator at hand.
-            free: Fields of the structure that the constants do not depend on.
+            free: Fields of the structure that the parameters do not depend on.
             slack: Share by which the physics steps may differ.
         """
-        if self.room != other.room:
-            return f"they were identified for room {self.room!r}, this is {other.room!r}"
+        if self.system != other.system:
+            return f"they were identified for system {self.system!r}, this is {other.system!r}"
         if abs(self.dt - other.dt) > slack * self.dt:
             return f"they were identified with dt = {self.dt:g} s, this simulator has {other.dt:g} s"
         for name in sorted({*self.options, *other.options}):
@@ -136,7 +137,7 @@ class SimulatorSpec:
 def changes(one: Any, other: Any) -> str:
     """Differences between two simulators of one class: in the structure of their models, and in their own numbers and names.
 
-    >>> from softgym_envs.vine.dynamics import VineSimulator
+    >>> from softgym_envs.systems.vine.dynamics import VineSimulator
     >>> changes(VineSimulator(bending="linear"), VineSimulator(bending="wrinkling", dt=0.005))
     'dt 0.01 -> 0.005, bending linear -> wrinkling'
     """

@@ -22,7 +22,7 @@ class Steps:
 
     step: Any
     """casadi.Function (x, u, p, y, z) -> g, f."""
-    constants: Any
+    parameter_values: Any
     """casadi.DM (P,)."""
     scale: NDArray[np.float64]
     """(nx,) scale of g."""
@@ -91,7 +91,7 @@ def _parts(ca: Any, steps: Steps) -> Parts:
     nx, nu, nz = steps.sizes
     x, u, y, z = (ca.SX.sym(name, size) for name, size in (("x", nx), ("u", nu), ("y", nx), ("z", nz)))
     v, tau, lam = ca.vertcat(x, u, y, z), ca.SX.sym("tau"), ca.SX.sym("lam", nx + 2 * nz)
-    g, f = steps.step(x, u, steps.constants, y, z)
+    g, f = steps.step(x, u, steps.parameter_values, y, z)
     value = ca.vertcat(ca.DM(steps.scale) * g, f, z * f - tau)
     jacobian, hessian = ca.jacobian(value, v), ca.hessian(ca.dot(lam, value), v)[0]
     places = _places(jacobian), _places(hessian)

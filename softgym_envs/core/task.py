@@ -1,7 +1,7 @@
 """The Task protocol: what a robot should do, apart from how it moves.
 
 A task turns states into observations, rewards and terminations. It never knows which simulator runs under it, so that the same
-task on our engine and on the MuJoCo twin is one keyword. All functions are pure and batch first; row i of the result
+task on our engine and on the MuJoCo model is one keyword. All functions are pure and batch first; row i of the result
 depends on row i of the arguments only, bit for bit. What a task must remember between steps (goal, elapsed time, index of
 the next waypoint, ...) is the `context`, a float64 array: state, context and random generator are all there is to save.
 
@@ -34,8 +34,8 @@ LARGEST = 2**63
 _ONE = np.array(1.0)  # NumPy computes with an array faster than with a number
 LASTING = ("hold_time", "duration")
 """Keywords of tasks: times [s] that must pass before they succeed."""
-SHARED_OPTIONS = ("state", "constants")
-"""Options of `reset` that every task has: the first state (nx,) or (B, nx), and constants by name."""
+SHARED_OPTIONS = ("state", "parameters")
+"""Options of `reset` that every task has: the first state (nx,) or (B, nx), and parameters by name."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Start:
     """One generator per row; a row draws from its own only."""
     options: Mapping[str, Any]
     """Options of `reset`, without the shared ones; see `Task.option_names`."""
-    constants: Mapping[str, Array]
-    """Name -> the value of that constant in every row, (B,)."""
+    parameter_values: Mapping[str, Array]
+    """Name -> the value of that parameter in every row, (B,)."""
     settle: Callable[[Array, Array, float], Array]
     """(state (B, nx), control (B, nu), seconds) -> state (B, nx): let the robot move under a held control."""
     state: Array | None = None
@@ -116,8 +116,8 @@ class Task(Protocol):
         ...
 
     @property
-    def constants(self) -> Mapping[str, float]:
-        """Constants of the robot's world that the task fixes, e.g. gravity."""
+    def parameter_values(self) -> Mapping[str, float]:
+        """Parameters of the robot's world that the task fixes, e.g. gravity."""
         ...
 
     @property
@@ -126,7 +126,7 @@ class Task(Protocol):
         ...
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """Constants set by the options of one `reset`, e.g. a terrain level.
+        """Parameters set by the options of one `reset`, e.g. a terrain level.
 
         Raises:
             OptionError: An option has a value that is not allowed.
@@ -215,8 +215,8 @@ class BaseTask(ABC):
         return state[:, : self.model.layout.nx].copy()
 
     @property
-    def constants(self) -> Mapping[str, float]:
-        """No constants."""
+    def parameter_values(self) -> Mapping[str, float]:
+        """No parameters."""
         return {}
 
     @property
@@ -225,7 +225,7 @@ class BaseTask(ABC):
         return np.zeros(self.model.layout.n)
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """No constants."""
+        """No parameters."""
         return {}
 
     @abstractmethod

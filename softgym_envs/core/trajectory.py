@@ -2,7 +2,7 @@
 
 A trajectory has T control steps and T + 1 rows of measured values; control k acts from times[k] to times[k+1]. Values are full
 states of a simulator or any measured quantities, in SI; NaN where nothing was measured. CSV files of a laboratory are read by
-`core.recordings`. Legend: T steps, nu controls, ny measured quantities.
+`data.recordings`. Legend: T steps, nu controls, ny measured quantities.
 
 >>> import numpy as np
 >>> tip = Trajectory(np.array([0.0, 0.1, 0.2]), np.zeros((2, 0)), np.array([[0.0], [0.5], [1.0]]), ("tip.x",), ("m",))
@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.hdf5 import read, write
 from .errors import DataError, FileFormatError, ShapeError
 from .files import doubled
-from .regrid import regridded
+from .resampling import regridded
 from .simulator import Simulator, check_array
-from .trajectory_file import read, write
 from .units import SI_UNITS
 
 Array = NDArray[np.float64]
@@ -134,7 +134,7 @@ class Trajectory:
 
     @cached_property
     def on_grid(self) -> Trajectory:
-        """The recording with values moved to the times of their rows, along the motion around; see `core.regrid`."""
+        """The recording with values moved to the times of their rows, along the motion around; see `core.resampling`."""
         if not len(self.offsets):
             return self
         return replace(self, values=regridded(self.values, self.late), offsets=np.zeros(0))

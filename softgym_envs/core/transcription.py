@@ -1,7 +1,7 @@
 r"""Many steps of a symbolic physics step: derivatives as numbers, or one nonlinear program.
 
-Unknowns of the program are decisions theta (constants that are fitted, for instance; perhaps none), and of every arc the states
-x_0 ... x_K of its physics steps, its controls where they are free, and the pairs z_1 ... z_K of contact:
+Unknowns of the program are decisions theta (parameters that are fitted, for instance; perhaps none), and of every arc the
+states x_0 ... x_K of its physics steps, its controls where they are free, and the pairs z_1 ... z_K of contact:
 
 .. math::
    \min J(\theta, x, u) \quad\text{s.t.}\quad g(x_k, u_k, p(\theta), x_{k+1}, z_{k+1}) = 0, \; 0 \le z \perp f \ge 0
@@ -9,9 +9,9 @@ x_0 ... x_K of its physics steps, its controls where they are free, and the pair
 The contact schedule is *given* (of every pair one number is zero, and it is known which one) or *found*: z, f >= 0 and
 z f <= tau, with tau driven to almost zero (Scholtes 2001). IPOPT solves it with exact derivatives. The mode of the step's form
 (the number of links of a growing robot) is that of the guess; if a solution has another mode, it is solved again with that.
-`sysid.simultaneous` fits constants with it, `sysid.mpec` uses its derivatives; optimal control frees the controls.
+`sysid.simultaneous` fits parameters with it, `sysid.mpec` uses its derivatives; optimal control frees the controls.
 
-Legend: K physics steps, nx state, nu control, nz pairs, P constants.
+Legend: K physics steps, nx state, nu control, nz pairs, P parameters.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ class Decisions:
 
     lower: Array
     upper: Array
-    guess: Array
-    constants: Callable[[Any], Any]
-    """casadi.MX theta -> all constants of the step (P,)."""
+    initial_guess: Array
+    parameter_values: Callable[[Any], Any]
+    """casadi.MX theta -> all parameters of the step (P,)."""
 
 
 class Symbols(NamedTuple):
@@ -202,7 +202,7 @@ class Transcription:
         arcs: At least one; they share the decisions.
         objective: Unknowns -> objective to minimise.
         decisions: Unknowns that all arcs share.
-        nominal: (P,) constants that rows are scaled with.
+        nominal: (P,) parameters that rows are scaled with.
         expand: Whether all steps are written out before they are differentiated: longer to build and faster to solve. Ignored
             where derivatives are made of one step's: for one arc without decisions, with free controls and contacts.
 
@@ -255,8 +255,8 @@ class Transcription:
     def _build(self) -> None:
         """Build symbols, objective, and constraints with the signs of their bounds."""
         ca, decisions = self.ca, self.decisions
-        theta, self.tau = ca.MX.sym("theta", len(decisions.guess)), ca.MX.sym("tau")
-        constants, unknowns = decisions.constants(theta), [theta]
+        theta, self.tau = ca.MX.sym("theta", len(decisions.initial_guess)), ca.MX.sym("tau")
+        parameter_values, unknowns = decisions.parameter_values(theta), [theta]
         lower, upper = [decisions.lower], [decisions.upper]
         rows: list[Any] = []
         kinds: list[Array] = []
@@ -264,7 +264,7 @@ class Transcription:
         for index, arc in enumerate(self.arcs):
             x, u, z, free = self._symbols(index, arc)
             unknowns += [ca.vec(x), *free, ca.vec(z)]
-            self._constrain(index, arc, x, u, z, constants, rows, kinds)
+            self._constrain(index, arc, x, u, z, parameter_values, rows, kinds)
             for side, bounds in ((0, lower), (1, upper)):
                 bounds += self._bounds(arc, side)
             states.append(x)
@@ -288,12 +288,12 @@ class Transcription:
         return x, ca.kron(held, ca.MX.ones(1, arc.hold)), z, [ca.vec(held)]
 
     def _constrain(
-        self, index: int, arc: Arc, x: Any, u: Any, z: Any, constants: Any, rows: list[Any], kinds: list[Array]
+        self, index: int, arc: Arc, x: Any, u: Any, z: Any, parameter_values: Any, rows: list[Any], kinds: list[Array]
     ) -> None:
         """Append the step's equations of one arc, and its pairs."""
         ca, form, count = self.ca, self.form, len(arc.controls)
         mode = [] if form.mode is None else [ca.DM(self.modes[index].T)]
-        g, f = form.step.map(count)(x[:, :-1], u, ca.repmat(constants, 1, count), x[:, 1:], z, *mode)
+        g, f = form.step.map(count)(x[:, :-1], u, ca.repmat(parameter_values, 1, count), x[:, 1:], z, *mode)
         rows.append(ca.vec(ca.repmat(ca.DM(self._scale(index)), 1, count) * g))
         kinds.append(np.zeros(self.nx * count))
         if form.nz and arc.schedule is None:
@@ -331,7 +331,7 @@ class Transcription:
 
     def first_guess(self, tau: float) -> Array:
         """Decisions, paths, pairs as given. Missing pairs are sqrt(tau); with a schedule, those that fit the equations best."""
-        parts = [self.decisions.guess]
+        parts = [self.decisions.initial_guess]
         for index, arc in enumerate(self.arcs):
             z = np.full((len(arc.controls), self.form.nz), np.sqrt(tau)) if arc.pairs is None else arc.pairs
             free = [] if arc.control_bounds is None else [arc.controls[:: arc.hold].ravel()]
@@ -348,8 +348,8 @@ class Transcription:
         value = ca.vertcat(ca.DM(self._scale(index)) * g, f)
         count, nz = len(touching), form.nz
         function = ca.Function("value", inputs, [value, ca.densify(ca.jacobian(value, inputs[4]))]).map(count)
-        constants = np.tile(self.nominal, (count, 1))
-        given = [arc.path[:-1], arc.controls, constants, arc.path[1:], np.zeros((count, nz)), self.modes[index]]
+        parameter_values = np.tile(self.nominal, (count, 1))
+        given = [arc.path[:-1], arc.controls, parameter_values, arc.path[1:], np.zeros((count, nz)), self.modes[index]]
         values, slopes = (np.array(part) for part in function(*(part.T for part in given[: len(inputs)])))
         z = np.zeros((count, nz))
         for k, closed in enumerate(touching):
@@ -401,19 +401,19 @@ class Transcription:
     def _of_steps(self) -> dict[str, Any]:
         """Derivatives from those of one step; {} for other programs."""
         arc = self.arcs[0]
-        simple = len(self.arcs) == 1 and not len(self.decisions.guess) and arc.control_bounds is not None
+        simple = len(self.arcs) == 1 and not len(self.decisions.initial_guess) and arc.control_bounds is not None
         if not simple or arc.schedule is not None or self.form.mode is not None or not self.form.step.is_a("SXFunction"):
             return {}
         if not self._derivatives:
             theta = self.ca.MX.sym("theta", 0)
-            constants = self.ca.Function("constants", [theta], [self.decisions.constants(theta)])(np.zeros(0))
-            steps = Steps(self.form.step, constants, self._scale(0), len(arc.controls), arc.hold)
+            parameter_values = self.ca.Function("parameters", [theta], [self.decisions.parameter_values(theta)])(np.zeros(0))
+            steps = Steps(self.form.step, parameter_values, self._scale(0), len(arc.controls), arc.hold)
             self._derivatives = derivatives(self.ca, steps, self.nlp)
         return self._derivatives
 
     def pieces(self, unknowns: Array) -> tuple[Piece, ...]:
         """States, controls and pairs of every arc."""
-        nx, nz, place, parts = self.nx, self.form.nz, len(self.decisions.guess), []
+        nx, nz, place, parts = self.nx, self.form.nz, len(self.decisions.initial_guess), []
         for arc in self.arcs:
             count = len(arc.controls)
             sizes = np.cumsum([nx * (count + 1), arc.num_free, nz * count])
@@ -425,6 +425,6 @@ class Transcription:
 
     def _solution(self, unknowns: Array, iterations: int, solved: bool, message: str) -> Solution:
         """Solution with named unknowns."""
-        theta = np.clip(unknowns[: len(self.decisions.guess)], self.decisions.lower, self.decisions.upper)
+        theta = np.clip(unknowns[: len(self.decisions.initial_guess)], self.decisions.lower, self.decisions.upper)
         value = self.ca.Function("objective", [self.nlp["x"]], [self.nlp["f"]])
         return Solution(theta, self.pieces(unknowns), float(value(unknowns)), iterations, solved, message)

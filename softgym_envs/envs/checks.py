@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ShapeError
-from ..core.numba_engine import kernel
 from ..core.simulator import Array, as_numbers
+from ..engines.numba.engine import kernel
 
 
 def checked_action(action: Any, shape: tuple[int, ...] | None) -> Array:

@@ -17,14 +17,14 @@ from ..core.base import RobotModel
 from ..core.conformance import PROMISES, Case, Inputs, around_rest, case_of, require
 from ..core.contract import check_members
 from ..core.objective import Objective
-from ..core.recipe import Recipe
-from ..core.room import NATIVE, Room
+from ..core.procedure import Procedure
 from ..core.simulator import Status
+from ..core.system import NATIVE, System
 from ..core.task import load
 from ..rendering.picture import Picture
 from ..rendering.scene import Scene
-from ..rooms import room
-from .registry import add_room
+from ..systems import system
+from .registry import add_system
 
 TRIES = ((0.1, 1.0), (0.01, 0.3), (1e-3, 0.1))
 """Spread of states around rest, and share of the largest controls: the first pair under which no row fails is used."""
@@ -38,7 +38,7 @@ def check_system(name: str, *, recording: Collection[str] = (), methods: Collect
     """Run every test of a system.
 
     Args:
-        name: Its name, or "package:ROOM".
+        name: Its name, or "package:SYSTEM".
         recording: Parameters of recordings that a procedure may name beside the robot's.
         methods: Methods of identification that a procedure may name.
 
@@ -48,18 +48,18 @@ def check_system(name: str, *, recording: Collection[str] = (), methods: Collect
     Raises:
         OptionError: There is no such system.
     """
-    found = add_room(name) if ":" in name else room(name)
+    found = add_system(name) if ":" in name else system(name)
     tests: list[tuple[str, Callable[[], Any]]] = [("declaration: paths lead to what they say", partial(declaration, found))]
-    if found.recipe:
+    if found.procedure:
         tests.append(("procedure: names and methods exist", partial(procedure, found, recording, methods)))
         tests += [
-            (f"experiment {e.name}: is recorded", partial(recorded, found, e.name)) for e in load(found.recipe).experiments
+            (f"experiment {e.name}: is recorded", partial(recorded, found, e.name)) for e in load(found.procedure).experiments
         ]
-    for backend in (NATIVE, *found.truths):
+    for backend in (NATIVE, *found.ground_truths):
         case = _Once(partial(usual_case, partial(found.simulator, backend=backend)))
         tests += [(f"{backend}: {summary(promise)}", lambda p=promise, c=case: p(c())) for promise in PROMISES]  # type: ignore[misc]
     for entry in found.tasks:
-        for backend in (NATIVE, *found.truths):
+        for backend in (NATIVE, *found.ground_truths):
             tests += [(f"{entry.id}, {backend}: {summary(rule)}", partial(rule, entry.id, backend)) for rule in RULES]
     for what, test in tests:
         try:
@@ -97,12 +97,12 @@ def usual_case(make: Callable[[], Any]) -> Case:
 # --- the declaration --------------------------------------------------------------------------------------------------
 
 
-def declaration(found: Room) -> None:
+def declaration(found: System) -> None:
     """Every path leads to what its field says, and every id is one of the tasks."""
     for name in found.models:
         check_members(f"model {name!r}", found.model(name), RobotModel)
     simulator, ids = found.simulator(), [entry.id for entry in found.tasks]
-    kinds: list[tuple[str, Any]] = [(found.recipe, Recipe), (found.picture, Picture)]
+    kinds: list[tuple[str, Any]] = [(found.procedure, Procedure), (found.picture, Picture)]
     for path, kind in [*kinds, *((path, Objective) for path in found.objectives.values())]:
         if path and not isinstance(value := load(path), kind):
             require(False, f"{path} is {type(value).__name__}, expected a {kind.__name__}")
@@ -123,31 +123,31 @@ def declaration(found: Room) -> None:
         require(not wrong, f"{found.study} names the objective {', '.join(wrong)}; there are {', '.join(found.objectives)}")
 
 
-def procedure(found: Room, recording: Collection[str], methods: Collection[str]) -> None:
+def procedure(found: System, recording: Collection[str], methods: Collection[str]) -> None:
     """Parameters and methods that a procedure names exist, and its guesses are within bounds."""
-    recipe, engine = load(found.recipe), found.simulator()
+    procedure, engine = load(found.procedure), found.simulator()
     default = engine.default_parameters
     known = (*default.names(), *recording)
-    for stage in recipe.all_stages:
-        said = f"{found.recipe}, stage {stage.name!r}"
+    for stage in procedure.all_stages:
+        said = f"{found.procedure}, stage {stage.name!r}"
         require(not methods or stage.method in methods, f"{said}: method {stage.method!r}; there are {', '.join(methods)}")
         named = {
-            "free": stage.free_of(engine), "suspects": chain(*stage.suspects.values()), "doubtful": stage.doubtful,
+            "free": stage.free_of(engine), "candidate_causes": chain(*stage.candidate_causes.values()), "doubtful": stage.doubtful,
             "begin": stage.begin_of(default), "idle_without": chain(*stage.idle_without.items()),
         }  # fmt: skip
         for what, names in named.items():
             wrong = [name for name in names if name not in known]
             require(not wrong, f"{said}: {what} names {', '.join(wrong)}; {type(default).__name__} has {', '.join(known)}")
         default.replace(**{name: value for name, value in stage.begin_of(default).items() if name not in recording})
-    default.replace(**recipe.guess_of(engine))
+    default.replace(**procedure.initial_guess_of(engine))
 
 
-def recorded(found: Room, experiment: str) -> None:
+def recorded(found: System, experiment: str) -> None:
     """An experiment is recorded on the first ground truth."""
-    truth = found.simulator(backend=found.truth() if found.truths else NATIVE)
-    recording = load(found.recipe).record_one(experiment, truth, np.random.default_rng(0), steps=STEPS)
+    ground_truth = found.simulator(backend=found.ground_truth() if found.ground_truths else NATIVE)
+    recording = load(found.procedure).record_one(experiment, ground_truth, np.random.default_rng(0), steps=STEPS)
     finite = np.isfinite(recording.values).all() and recording.num_steps > 0
-    require(finite, f"{found.recipe}, experiment {experiment!r}: the recording is empty or not finite")
+    require(finite, f"{found.procedure}, experiment {experiment!r}: the recording is empty or not finite")
 
 
 # --- environments -----------------------------------------------------------------------------------------------------

@@ -62,13 +62,13 @@ class Copied:
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        self._spec = plain_spec(spec, self.episodes.task.constants)
+        self._spec = plain_spec(spec, self.episodes.task.parameter_values)
 
 
 def plain_spec(spec: EnvSpec | None, fixed: Mapping[str, float]) -> EnvSpec | None:
-    """The spec with keywords that JSON can hold: constants as {name: value}, paths as text, arrays as lists.
+    """The spec with keywords that JSON can hold: parameters as {name: value}, paths as text, arrays as lists.
 
-    An object of constants becomes a mapping without those that the task fixes: a mapping would override them.
+    An object of parameters becomes a mapping without those that the task fixes: a mapping would override them.
     """
     if spec is None:
         return None

@@ -1,4 +1,4 @@
-"""Draws any simulator's state, by the room that the simulator belongs to.
+"""Draws any simulator's state, by the system that the simulator belongs to.
 
 Legend: nx state, P tracked points.
 """
@@ -21,13 +21,13 @@ from ..rendering.picture import Picture, PointOverlay, check_hints
 from ..rendering.pygame_view import Image, PygameRenderer
 from ..rendering.scene import Hud, Scene
 from ..rendering.video import write_gif
-from ..rooms import room_of
+from ..systems import system_of
 
 Array = NDArray[np.float64]
 
 
 class Drawable(Protocol):
-    """Attributes of a simulator that drawing needs, beside the name of its room."""
+    """Attributes of a simulator that drawing needs, beside the name of its system."""
 
     @property
     def model(self) -> Any:
@@ -36,22 +36,22 @@ class Drawable(Protocol):
 
     @property
     def default_parameters(self) -> Parameters:
-        """Default constants."""
+        """Default parameters."""
         ...
 
 
 def picture_of(simulator: object) -> Picture:
-    """The picture of the simulator's room, which draws and drives its robots.
+    """The picture of the simulator's system, which draws and drives its robots.
 
     Raises:
-        OptionError: The simulator belongs to no room, or the room draws nothing.
+        OptionError: The simulator belongs to no system, or the system draws nothing.
     """
-    room = room_of(simulator)
-    if not room.picture:
-        raise OptionError(f"room {room.name!r} cannot be drawn; give it a picture, see rendering/picture.py")
-    found = load(room.picture)
+    system = system_of(simulator)
+    if not system.picture:
+        raise OptionError(f"system {system.name!r} cannot be drawn; give it a picture, see rendering/picture.py")
+    found = load(system.picture)
     if not isinstance(found, Picture):
-        raise OptionError(f"{room.picture!r} of room {room.name!r} is no Picture; see rendering/picture.py")
+        raise OptionError(f"{system.picture!r} of system {system.name!r} is no Picture; see rendering/picture.py")
     return found
 
 
@@ -91,11 +91,11 @@ def overlay_scene(simulator: Drawable, fitted: Array, measured: Array) -> Scene:
     """The scene of a fit to tracked points: positions on the fitted robot and as measured, (P, 2) [m].
 
     Raises:
-        OptionError: The room cannot draw points over its robot.
+        OptionError: The system cannot draw points over its robot.
     """
     picture = picture_of(simulator)
     if not isinstance(picture, PointOverlay):
-        raise OptionError(f"room {room_of(simulator).name!r} cannot draw tracked points over its robot")
+        raise OptionError(f"system {system_of(simulator).name!r} cannot draw tracked points over its robot")
     return picture.overlay(simulator.model, fitted, measured)
 
 

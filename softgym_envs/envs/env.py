@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from ..core.simulator import Simulator
 from ..core.task import Task, check_time
-from ..rooms import room as load_room
+from ..systems import system as load_system
 from .checks import checked_action
 from .copies import Copied
 from .episodes import Episodes, Observation, Outcome
@@ -29,16 +29,16 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
 
     Actions are in [-1, 1] (clipped), one per motor; observations are float32, entry by entry in `task.entries`. `info` is
     a fresh dictionary with reward_<term> (their sum is the reward), is_success, sim_failed, what the task measures, and
-    "constants" where they differ from the nominal ones; `reset` gives the same keys, with rewards of 0. If the simulation
+    "parameters" where they differ from the nominal ones; `reset` gives the same keys, with rewards of 0. If the simulation
     breaks down, the last observation comes back with terminated = True and a fixed penalty. A copy by `copy.deepcopy` or
     `pickle` is built anew and goes on from the same point, with the same random numbers.
 
-    >>> env = SoftgymEnv("softgym_envs.tensegrity:ROOM", "TensegrityRoll-v0")
+    >>> env = SoftgymEnv("softgym_envs.systems.tensegrity:SYSTEM", "TensegrityRoll-v0")
     >>> observation, info = env.reset(seed=0)
     >>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
 
     Args:
-        room: Path "package.module:ROOM" of the room.
+        system: Path "package.module:SYSTEM" of the system.
         task: The id.
         render_mode: None, "human" or "rgb_array".
         **keywords: Keywords of `episodes.Settings` (backend, model, params, ...) and of the id's own function.
@@ -51,11 +51,11 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
 
-    def __init__(self, room: str, task: str, *, render_mode: str | None = None, **keywords: Any) -> None:
-        self.built = {"room": room, "task": task, "render_mode": render_mode, **keywords}
-        self.episodes = make_episodes(load_room(room), task, [self.np_random], keywords)
+    def __init__(self, system: str, task: str, *, render_mode: str | None = None, **keywords: Any) -> None:
+        self.built = {"system": system, "task": task, "render_mode": render_mode, **keywords}
+        self.episodes = make_episodes(load_system(system), task, [self.np_random], keywords)
         try:
-            check_time(keywords, self.episodes.settings.control_period, load_room(room).task(task).max_episode_steps)
+            check_time(keywords, self.episodes.settings.control_period, load_system(system).task(task).max_episode_steps)
         except OptionError as error:  # Gymnasium's TimeLimit, which is not visible here, may be longer
             gym.logger.warn(str(error))
         self.render_mode = checked_render_mode(render_mode)
@@ -89,7 +89,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
 
         Args:
             seed: Seed of this environment's generator; None continues with it.
-            options: "state" (nx,), "constants" {name: value}, and those of the task (`task.option_names`).
+            options: "state" (nx,), "parameters" {name: value}, and those of the task (`task.option_names`).
 
         Raises:
             OptionError: An option is unknown or not allowed.
@@ -182,10 +182,10 @@ def require_reset(episodes: Episodes) -> None:
 
 
 def measures(episodes: Episodes) -> dict[str, Any]:
-    """Measures of the task, and the constants if they are not the nominal ones; all (B, ...)."""
+    """Measures of the task, and the parameters if they are not the nominal ones; all (B, ...)."""
     info: dict[str, Any] = episodes.task.measure(episodes.seen, episodes.context)
     if episodes.parameters is not episodes.nominal:
-        info["constants"] = episodes.constants.copy()
+        info["parameters"] = episodes.parameter_values.copy()
     return info
 
 
@@ -224,5 +224,5 @@ def draw_row(episodes: Episodes, row: int, renderer: Any) -> Any:
     from .drawing import render_state
 
     hints = episodes.task.draw_hints(episodes.context[row])
-    constants = type(episodes.nominal).from_vector(episodes.constants[row])
-    return render_state(episodes.simulator, episodes.state[row].copy(), hints, renderer, parameters=constants)  # type: ignore[arg-type]
+    parameter_values = type(episodes.nominal).from_vector(episodes.parameter_values[row])
+    return render_state(episodes.simulator, episodes.state[row].copy(), hints, renderer, parameters=parameter_values)  # type: ignore[arg-type]

@@ -3,10 +3,10 @@
 Every number of row i comes from row i of the arguments and from that row's own generator, by elementwise operations, so a
 single environment equals its row of a batch bit for bit. This is the one place where state changes in time.
 
-Order of a row's random numbers: `reset` draws constants, then the task's first state, then sensor noise; a step draws the
+Order of a row's random numbers: `reset` draws parameters, then the task's first state, then sensor noise; a step draws the
 disturbance, then sensor noise.
 
-Legend: B batch, nx state, nc context, nu control, na action, no observation, P constants.
+Legend: B batch, nx state, nc context, nu control, na action, no observation, P parameters.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Episodes:
                 f"control_period is {settings.control_period:g} s: {self.substeps} physics steps of dt = {simulator.dt:g} s, "
                 f"at most {MOST_SUBSTEPS} are allowed, since nothing can interrupt them"
             )
-        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants, settings.params)
+        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.parameter_values, settings.params)
         self.distribution = distribution(self.nominal, settings.randomize)
         warn_of_step(simulator, self.nominal, self.distribution)
         entries, na = task.entries, len(task.action_names)
@@ -107,7 +107,7 @@ class Episodes:
         self.given = np.zeros((self._rows, settings.action_memory, na))
         """Last actions, (B, action_memory, na), oldest first."""
         self._base = self.nominal.to_matrix(self._rows)
-        self.constants = self._base.copy()
+        self.parameter_values = self._base.copy()
         self.observed = np.zeros((self._rows, len(self.low)))
         self._clock, self._since = 0, np.zeros(self._rows, dtype=np.int64)
         self.parameters = self.nominal
@@ -127,20 +127,20 @@ class Episodes:
 
         Raises:
             OptionError: An option is unknown or not allowed, or no finite observation follows.
-            ParameterError: The option "constants" names an unknown constant or a value out of bounds.
+            ParameterError: The option "parameters" names an unknown constant or a value out of bounds.
             ShapeError: The option "state" has the wrong shape, is not finite, or has a quaternion far from unit length.
         """
         given = check_options(self.task, options)
         state = self._given_state(given.pop("state", None), rows)
-        constants = self._draw_constants(rows, given.pop("constants", None), given)
-        parameters = self._parameters_of(constants, rows)
+        parameter_values = self._draw_parameters(rows, given.pop("parameters", None), given)
+        parameters = self._parameters_of(parameter_values, rows)
 
         def settle(state: Array, control: Array, seconds: float) -> Array:
             steps = whole_steps("settle time", seconds, self.simulator.dt)
             return self._visible(self.simulator.step(self._whole(state), control, parameters, substeps=steps)[0])
 
-        fixed = {name: np.full(len(rows), value) for name, value in self.task.constants.items()}
-        table = {**fixed, **dict(zip(self.nominal.names(), constants.T, strict=True))}
+        fixed = {name: np.full(len(rows), value) for name, value in self.task.parameter_values.items()}
+        table = {**fixed, **dict(zip(self.nominal.names(), parameter_values.T, strict=True))}
         shown = None if state is None else self._visible(state)
         task = self.task if options else self._task  # options may lead to anything
         first, context = task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
@@ -150,9 +150,9 @@ class Episodes:
             if not np.isfinite(values).all():
                 raise OptionError(f"these options lead to {what} that are not finite; is the state one that a robot can be in?")
         self.begun = True
-        if not np.array_equal(self.constants[rows], constants):
-            self.constants[rows] = constants
-            self.parameters = self._parameters_of(self.constants, np.arange(self._rows))
+        if not np.array_equal(self.parameter_values[rows], parameter_values):
+            self.parameter_values[rows] = parameter_values
+            self.parameters = self._parameters_of(self.parameter_values, np.arange(self._rows))
         self.state[rows], self.context[rows] = first, context
         self.queue[rows], self.given[rows] = 0.0, 0.0
         self._since[rows] = self._clock
@@ -203,34 +203,34 @@ class Episodes:
             raise OptionError(f"option 'state': {entry}, allowed is at most {LARGEST:g} in size")
         return check_state("option 'state'", state, self.simulator)
 
-    def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
-        """Constants of new episodes, (k, P): nominal, then randomised, then as given by the options."""
-        kind, constants = self.nominal, self._base[rows]
+    def _draw_parameters(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
+        """Parameters of new episodes, (k, P): nominal, then randomised, then as given by the options."""
+        kind, parameter_values = self.nominal, self._base[rows]
         if self.distribution is not None:
             for k, row in enumerate(rows):
                 base = kind if kind.batch is None else kind.row(int(row))
                 for name, value in self.distribution.sample(self.rngs[row], base).items():
-                    constants[k, kind.index(name)] = value
+                    parameter_values[k, kind.index(name)] = value
         if not isinstance(chosen or {}, Mapping):
-            raise OptionError(f"option 'constants' is {shown(chosen)}, expected a mapping of names to numbers")
+            raise OptionError(f"option 'parameters' is {shown(chosen)}, expected a mapping of names to numbers")
         for name, value in {**self.task.option_constants(options), **(chosen or {})}.items():
             place, values = kind.index(name), as_numbers(f"constant {name!r}", value).ravel()
             if values.size not in (1, self._rows):
                 each = "" if self._rows == 1 else f", or one for each of the {self._rows} rows"
                 raise ShapeError(f"constant {name!r} holds {values.size} numbers, expected one{each}")
             check_array(f"constant {name!r}", values, values.shape)
-            constants[:, place] = np.broadcast_to(values, (self._rows,))[rows]
-        return constants
+            parameter_values[:, place] = np.broadcast_to(values, (self._rows,))[rows]
+        return parameter_values
 
-    def _parameters_of(self, constants: Array, rows: NDArray[np.intp]) -> Parameters:
-        """Constants (k, P) of some rows: the nominal object if they equal it, since a simulator may cache by it.
+    def _parameters_of(self, parameter_values: Array, rows: NDArray[np.intp]) -> Parameters:
+        """Parameters (k, P) of some rows: the nominal object if they equal it, since a simulator may cache by it.
 
         Raises:
             ParameterError: A value is out of its bounds.
         """
-        if self.nominal.batch is None and np.array_equal(constants, self._base[rows]):
+        if self.nominal.batch is None and np.array_equal(parameter_values, self._base[rows]):
             return self.nominal
-        return type(self.nominal).from_vector(constants)
+        return type(self.nominal).from_vector(parameter_values)
 
     # --- step ------------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Episodes:
         """One control step. Only the first one is checked: later states are the simulator's own, and actions are checked."""
         if self._checked:
             control = np.ascontiguousarray(control, dtype=np.float64)
-            return self.simulator.advance(state, control, self.constants, self.substeps)  # type: ignore[attr-defined,no-any-return]
+            return self.simulator.advance(state, control, self.parameter_values, self.substeps)  # type: ignore[attr-defined,no-any-return]
         if self._task is self.task or self._checks_once:  # `BaseSimulator.step` checks its own first result
             found = self.simulator.step(state, control, self.parameters, substeps=self.substeps)
         else:
@@ -285,18 +285,19 @@ class Episodes:
         return found
 
     def _complain(self, row: int, status: int) -> None:
-        """Warn once why a simulation failed, and with which constants: bounds allow more than the usual physics step can do."""
+        """Warn once why a simulation failed, and with which parameters: bounds allow more than the usual physics step can
+        do."""
         self._complained = True
         specs = self.nominal.specs().values()
         changed = [
             f"{spec.name} = {value:.4g} (usually {spec.default:.4g})"
-            for spec, value in zip(specs, self.constants[row], strict=True)
+            for spec, value in zip(specs, self.parameter_values[row], strict=True)
             if abs(value - spec.default) > 1e-9 * abs(spec.default)
         ]
         silent = f"{type(self.simulator).__name__}.step returned a state that is not finite, with status 0"
         why = Status(status).message if status else silent
         step = self.settings.control_period / self.substeps
-        told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"]), *self._fastest(row)])
+        told = ", ".join([f"dt is {step:g} s", *(changed or ["all parameters are the usual ones"]), *self._fastest(row)])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
 
     def _fastest(self, row: int) -> list[str]:
@@ -369,7 +370,7 @@ class Episodes:
                 raise OptionError(f"saved {name!r} holds actions beyond [-1, 1]")
         if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
             raise OptionError("saved 'steps' holds other than whole numbers >= 0")
-        parameters = self._parameters_of(arrays["constants"], np.arange(self._rows))
+        parameters = self._parameters_of(arrays["parameters"], np.arange(self._rows))
         generators = self._checked_rngs(saved["rng"])
         arrays["state"] = check_state("saved 'state'", arrays["state"], self.simulator)
         for rng, state in zip(self.rngs, generators, strict=True):
@@ -391,10 +392,12 @@ class Episodes:
         return list(states)
 
 
-_SAVED = ("state", "context", "queue", "given", "constants", "observed", "steps")
+_SAVED = ("state", "context", "queue", "given", "parameters", "observed", "steps")
 
 
-def _with(nominal: Parameters, constants: Mapping[str, float], given: Any) -> Parameters:
-    """Set the constants that a task fixes, if this world has them and a mapping `given` does not name them."""
+def _with(nominal: Parameters, parameter_values: Mapping[str, float], given: Any) -> Parameters:
+    """Set the parameters that a task fixes, if this world has them and a mapping `given` does not name them."""
     own = given if isinstance(given, Mapping) else ()
-    return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names() and name not in own})
+    return nominal.replace(
+        **{name: value for name, value in parameter_values.items() if name in nominal.names() and name not in own}
+    )

@@ -1,4 +1,4 @@
-"""Makes episodes of an id of a room: its task, and the world given by the keywords of `gymnasium.make`."""
+"""Makes episodes of an id of a system: its task, and the world given by the keywords of `gymnasium.make`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import numpy as np
 from ..core.contract import check_build
 from ..core.errors import KeywordError, OptionError, ParameterError, SimulationWarning, shown
 from ..core.parameters import Parameters
-from ..core.room import NATIVE, Room
 from ..core.simulator import Simulator
 from ..core.spec import SimulatorSpec
+from ..core.system import NATIVE, System
 from ..core.task import load
 from .episodes import Episodes
 from .settings import Settings
 
 CLOSE = 0.01
-"""Largest relative difference of the physics step from that at which constants were identified, as by a camera."""
+"""Largest relative difference of the physics step from that at which parameters were identified, as by a camera."""
 
 
-def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
-    """Episodes of one of a room's ids.
+def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
+    """Episodes of one of a system's ids.
 
     Args:
-        room: Where the id is declared.
+        system: Where the id is declared.
         task_id: The id.
         rngs: One generator per row.
         keywords: Keywords of `Settings` and of the id's own function.
@@ -37,11 +37,11 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
     Raises:
         KeywordError: Unknown keyword.
         OptionError: A value that is not allowed.
-        ParameterError: The file given as params belongs to another room, structure, option or dt.
+        ParameterError: The file given as params belongs to another system, structure, option or dt.
     """
-    entry, given = room.task(task_id), keywords.get("params")
+    entry, given = system.task(task_id), keywords.get("params")
     if not isinstance(given, (type(None), str, Path, Mapping, Parameters)):
-        raise OptionError(f"params is {shown(given)}, expected constants, {{name: value}}, or a TOML file")
+        raise OptionError(f"params is {shown(given)}, expected parameters, {{name: value}}, or a TOML file")
     build = load(entry.build)
     shared = [f.name for f in fields(Settings)]
     signature = inspect.signature(build).parameters
@@ -64,10 +64,10 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         )
 
     def simulate(model: Any) -> Simulator:
-        return _simulator(room, model, settings, spec)
+        return _simulator(system, model, settings, spec)
 
     built = build(
-        room.model(entry.model if settings.model is None else settings.model, settings.params),
+        system.model(entry.model if settings.model is None else settings.model, settings.params),
         simulate,
         control_period=settings.control_period,
         **{name: value for name, value in keywords.items() if name in own},
@@ -79,7 +79,7 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
 
 
 def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backend: str) -> dict[str, tuple[float, float]]:
-    """Constants that a task draws and this world has; a `SimulationWarning` names the others."""
+    """Parameters that a task draws and this world has; a `SimulationWarning` names the others."""
     there = simulator.default_parameters
     absent = [name for name in usual if name not in there.names() and name not in there.vectors]
     if absent:
@@ -88,18 +88,18 @@ def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backe
     return {name: interval for name, interval in usual.items() if name not in absent}
 
 
-def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
-    """The world given by the settings; our engine with the options and dt of a file of constants."""
-    options, dt = settings.simulator_options, settings.dt
+def _simulator(system: System, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
+    """The world given by the settings; our engine with the options and dt of a file of parameters."""
+    options, dt = settings.options, settings.dt
     if spec is not None and settings.backend == NATIVE:
-        if spec.room == room.name:
+        if spec.system == system.name:
             options, dt = {**spec.options, **(options or {})}, _near(spec.dt, settings.control_period) if dt is None else dt
-    made = room.simulator(model, backend=settings.backend, dt=dt, device=settings.device, options=options)
+    made = system.simulator(model, backend=settings.backend, dt=dt, device=settings.device, options=options)
     if spec is not None and settings.backend == NATIVE:
-        wrong = spec.mismatch(SimulatorSpec.of(made), free=room.free_structure, slack=CLOSE)
+        wrong = spec.mismatch(SimulatorSpec.of(made), free=system.free_structure, slack=CLOSE)
         if wrong:
             raise ParameterError(
-                f"params {settings.params}: {wrong}. Identify again for this simulator, or give the constants as an object "
+                f"params {settings.params}: {wrong}. Identify again for this simulator, or give the parameters as an object "
                 "(Parameters.load) if you know that they hold"
             )
     return made

@@ -100,7 +100,7 @@ class Player:
         self.options, self.env, self.inner = options or PlayOptions(), env, cast(SoftgymEnv, env.unwrapped)
         self.options.check()
         self.name = env.spec.id if env.spec is not None else type(self.inner.task).__name__
-        self.simulator: Any = self.inner.simulator  # a room's simulator: it has a model, too
+        self.simulator: Any = self.inner.simulator  # a system's simulator: it has a model, too
         self.picture: Picture = picture_of(self.simulator)
         self.task = self.inner.task
         self.period = self.inner.episodes.settings.control_period

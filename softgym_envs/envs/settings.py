@@ -1,4 +1,4 @@
-"""Settings of every environment, whatever the robot and the task, and the constants that they give."""
+"""Settings of every environment, whatever the robot and the task, and the parameters that they give."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import OptionError, ParameterError, ShapeError, SimulationWarning, shown
-from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters, warn_of_file
-from ..core.room import NATIVE
-from ..core.simulator import Cautious, Limited, Simulator, as_numbers, check_number
+from ..core.parameters import GivenParameters, ParameterDistribution, Parameters, UniformParameters, warn_of_file
+from ..core.simulator import HasStabilityLimit, HasWarnings, Simulator, as_numbers, check_number
+from ..core.system import NATIVE
 
 LONGEST = 1e9
 """Longest control period [s]."""
@@ -30,25 +30,25 @@ class Settings:
     """
 
     backend: str = NATIVE
-    """World that the task runs on: "native", our engine; "mujoco", the twin, or another truth of the room; or
+    """World that the task runs on: "native", our engine; "mujoco", the MuJoCo model, or another ground truth of the system; or
     "package.module:function" of your own, which makes a simulator from `model`."""
     model: Any = None
-    """Robot: a name of the room's, a TOML file of your own, or a model object; None takes the id's."""
+    """Robot: a name of the system's, a TOML file of your own, or a model object; None takes the id's."""
     dt: float | None = None
     """Physics step [s]; None takes that of the file given as `params`, else the backend's own."""
     device: str = "cpu"
     """"cpu", or a CUDA device for our engine of tensegrity robots and vines."""
-    simulator_options: Mapping[str, Any] | None = None
-    """Further keywords of the simulator, such as its mode of contact; see the room."""
+    options: Mapping[str, Any] | None = None
+    """Further keywords of the simulator, such as its mode of contact; see the system."""
     control_period: float = 0.1
     """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
-    params: GivenConstants | None = None
-    """Constants, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
+    params: GivenParameters | None = None
+    """Parameters, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
     defaults. What a task fixes (gravity, the level of the ground) wins over a file or an object, not over a name in a mapping.
-    A file says which room, structure, options and dt it belongs to, and is refused with others. On another backend than ours a
-    fit or an object replaces the ground truth's parameters, with a warning."""
+    A file says which system, structure, options and dt it belongs to, and is refused with others. On another backend than ours
+    a fit or an object replaces the ground truth's parameters, with a warning."""
     randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
-    """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
+    """Parameters drawn anew for every episode: name -> (low, high), or a distribution."""
     sensor_noise: float = 0.0
     """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
     action_delay: int = 0
@@ -61,8 +61,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_number("control_period", self.control_period, positive=True, unit="s")
-        if not (self.simulator_options is None or isinstance(self.simulator_options, Mapping)):
-            raise OptionError(f"simulator_options is {shown(self.simulator_options)}, expected a mapping of keywords to values")
+        if not (self.options is None or isinstance(self.options, Mapping)):
+            raise OptionError(f"options is {shown(self.options)}, expected a mapping of keywords to values")
         for name in ("sensor_noise", "disturbance"):
             check_number(name, getattr(self, name), low=0.0)
         for name in ("action_delay", "action_memory"):
@@ -84,8 +84,8 @@ def whole_steps(name: str, seconds: float, dt: float) -> int:
     return steps
 
 
-def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: int) -> Parameters:
-    """Constants of the simulator's own class.
+def nominal_constants(simulator: Simulator, given: GivenParameters | None, rows: int) -> Parameters:
+    """Parameters of the simulator's own class.
 
     Raises:
         ParameterError: They are of another class, or for another number of rows; or a name or value is not allowed.
@@ -114,7 +114,7 @@ def distribution(
 
     Raises:
         OptionError: Neither a mapping nor a distribution.
-        ParameterError: Unknown constant, or an interval that is not inside its bounds.
+        ParameterError: Unknown parameter, or an interval that is not inside its bounds.
     """
     if randomize is None:
         return None
@@ -138,9 +138,9 @@ def distribution(
 
 def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
     """Issue a `SimulationWarning` if a constant, or the interval to draw it from, is beyond what steps bear or feeds energy."""
-    if nominal.batch is None and isinstance(simulator, Cautious) and (told := simulator.caution(nominal)):
+    if nominal.batch is None and isinstance(simulator, HasWarnings) and (told := simulator.caution(nominal)):
         warnings.warn(told, SimulationWarning, stacklevel=5)
-    if nominal.batch is not None or not isinstance(simulator, Limited):
+    if nominal.batch is not None or not isinstance(simulator, HasStabilityLimit):
         return
     intervals = drawn.intervals if isinstance(drawn, UniformParameters) else {}
     for name, most in simulator.borne(nominal).items():

@@ -15,19 +15,10 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError, ShapeError, shown
 from ..core.simulator import Simulator, check_number
 from ..core.task import BoolArray, Task, check_time
-from ..rooms import room as load_room
+from ..systems import system as load_system
 from .checks import checked_action
 from .copies import Copied
-from .env import (
-    checked_render_mode,
-    draw_row,
-    make_renderer,
-    metadata,
-    require_reset,
-    reset_info,
-    spaces_of,
-    step_info,
-)
+from .env import checked_render_mode, draw_row, make_renderer, metadata, require_reset, reset_info, spaces_of, step_info
 from .episodes import Observation
 from .making import make_episodes
 
@@ -51,7 +42,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
     (4, 100)
 
     Args:
-        room: Path "package.module:ROOM" of the room.
+        system: Path "package.module:SYSTEM" of the system.
         task: The id.
         num_envs: B.
         max_episode_steps: Steps after which rows are truncated; None for never.
@@ -72,7 +63,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
 
     def __init__(
         self,
-        room: str,
+        system: str,
         task: str,
         num_envs: int = 1,
         *,
@@ -91,12 +82,12 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         if render_mode == "human":
             raise OptionError("render_mode is 'human', a vector environment allows None and 'rgb_array'")
         own = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "autoreset_mode": mode, "render_mode": render_mode}
-        self.built = {"room": room, "task": task, **own, **keywords}
+        self.built = {"system": system, "task": task, **own, **keywords}
         self.num_envs = int(num_envs)
         self.max_episode_steps = max_episode_steps
         self.render_mode = checked_render_mode(render_mode)
         generators = _generators(int(self.np_random_seed or 0), self.num_envs)
-        self.episodes = make_episodes(load_room(room), task, generators, keywords)
+        self.episodes = make_episodes(load_system(system), task, generators, keywords)
         check_time(keywords, self.episodes.settings.control_period, max_episode_steps)
         self.metadata = {
             **metadata(self.episodes),

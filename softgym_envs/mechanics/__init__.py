@@ -1,6 +1,6 @@
 """Trees of rigid bodies, their loops closed by constraints, and a variational integrator with exact derivatives.
 
-Physics shared by several rooms; it knows no robot.
+Physics shared by several systems; it knows no robot.
 """
 
 from .mechanism import Mechanism, Motion, MotionGradient, Rest, Slopes

@@ -1,4 +1,4 @@
-r"""Partial derivatives of one step's equations r, h(q^+) and of p^+, by q, q^+ and every constant.
+r"""Partial derivatives of one step's equations r, h(q^+) and of p^+, by q, q^+ and every parameter.
 
 .. math::
    r_q = \tfrac h4 Q - \tfrac12 (C + C^T) + \tfrac 1h M + a d - \textstyle\sum_k \lambda_k h_{k,qq}(q), \qquad
@@ -6,7 +6,7 @@ r"""Partial derivatives of one step's equations r, h(q^+) and of p^+, by q, q^+ 
 
    p_q = \tfrac h4 Q - \tfrac12 (C - C^T) - \tfrac 1h M + (1 - a) d
 
-By p, r_p = 1; by a control r_u = a h and p_u = (1 - a) h. Legend: n coordinates, nb bodies, m rows, P constants.
+By p, r_p = 1; by a control r_u = a h and p_u = (1 - a) h. Legend: n coordinates, nb bodies, m rows, P parameters.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
+from ..engines.numba.engine import inner, lean
 from .constraints import add_gap_curvature, gap_slopes, held_axes, pose_bend, pose_slopes, pose_start, pose_turns
 from .contact import add_contact_columns, add_contact_curvature
 from .integrator import evaluate, put_gap_slopes
@@ -48,7 +48,7 @@ class Blocks(NamedTuple):
 
 @inner
 def new_blocks(s, count):
-    """Empty memory for `count` constants."""
+    """Empty memory for `count` parameters."""
     n, m = len(s.parent), s.row[-1]
     return Blocks(
         np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, count)), np.zeros((m, count)), np.zeros((n, count)),
@@ -58,7 +58,7 @@ def new_blocks(s, count):
 
 @lean
 def differentiate(s, q, q1, lam, w, d):
-    """Fill the blocks and factor K at a solved step (q, q1, lambda) with constants and forces set; -> whether K is regular."""
+    """Fill the blocks and factor K at a solved step (q, q1, lambda) with parameters and forces set; -> whether K is regular."""
     place_links(s, q, w.end)
     gap_slopes(s, w.values, w.end, w.G)
     _start_blocks(s, w, lam, d)
@@ -77,7 +77,7 @@ def differentiate_here(s, q, q1, lam, w, d):
 
 @lean
 def _start_blocks(s, w, lam, d):
-    """Set parts by the constraints at q, where `end` is placed; the rest of r_q and of the constants' columns is zero."""
+    """Set parts by the constraints at q, where `end` is placed; the rest of r_q and of the parameters' columns is zero."""
     d.rc[:], d.hc[:], d.pc[:] = 0.0, 0.0, 0.0
     _pose_columns(s, w, lam, d)
     d.rq[:] = 0.0

@@ -19,7 +19,7 @@ def check_name(where: str, name: Any) -> None:
 
 
 def check_values(where: str, what: str, *values: Any, count: int = 0, low: float = -inf, named: bool = False) -> None:
-    """Raise `StructureError` unless all `values` are finite numbers >= low; `named`: or names of constants."""
+    """Raise `StructureError` unless all `values` are finite numbers >= low; `named`: or names of parameters."""
     if count and len(values) != count:
         raise StructureError(f"{where}: {what} has {len(values)} numbers, expected {count}")
     for value in values:

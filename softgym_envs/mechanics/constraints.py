@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import lean
+from ..engines.numba.engine import lean
 from .vectors import add, cross, dot, mat, rotate, scaled, times, vec
 
 NO_AXES = ((0.0, 0.0, 0.0),) * 4

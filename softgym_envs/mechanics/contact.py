@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import lean
+from ..engines.numba.engine import lean
 from .constraints import pose_axes, pose_start, pose_turns, scatter, sweep
 from .vectors import add, cross, dot, mat, rotate, scaled, vec
 

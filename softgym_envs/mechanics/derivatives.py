@@ -1,22 +1,22 @@
 r"""Exact derivatives of steps and motions by the implicit function theorem, forward and adjoint.
 
-With K = d(r, h)/d(q^+, lambda) of `integrator`, the partial derivatives of `blocks`, and y any of q, p, u and the constants c:
+With K = d(r, h)/d(q^+, lambda) of `integrator`, the partial derivatives of `blocks`, and y any of q, p, u and the parameters c:
 
 .. math::
    K \, d(q^+, \lambda) = -(r_y, h_y) \, dy, \qquad dp^+ = p_y \, dy + p_+ \, dq^+
 
 This is eq. (7) of [Caldwell2014] with the multipliers' change, which eq. (7b) leaves out. The adjoint of its lemma 1 takes the
-*partial* derivative by the constants at a fixed state; eq. (8) as printed is the total one, which would count the past twice.
+*partial* derivative by the parameters at a fixed state; eq. (8) as printed is the total one, which would count the past twice.
 
-Legend: B batch, T control steps, K substeps, n coordinates, m rows, nu controls, P constants; state x = (q, p), length 2 n.
+Legend: B batch, T control steps, K substeps, n coordinates, m rows, nu controls, P parameters; state x = (q, p), length 2 n.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
+from ..engines.numba.engine import kernel, lean
 from .blocks import differentiate, differentiate_here, new_blocks
 from .integrator import step, still
 from .linear import solve_columns, solve_transposed
@@ -101,9 +101,9 @@ def add_scaled(row, factor, out):
 
 
 @kernel
-def linearization(s, state, control, constants, substeps, A, B, C):
-    """See `core.numba_engine.NumbaEngine`; NaN in a row that fails."""
-    n, m, nu, count = len(s.parent), s.row[-1], control.shape[1], constants.shape[1]
+def linearization(s, state, control, parameter_values, substeps, A, B, C):
+    """See `engines.numba.engine.NumbaEngine`; NaN in a row that fails."""
+    n, m, nu, count = len(s.parent), s.row[-1], control.shape[1], parameter_values.shape[1]
     w, d, lam, x, x1 = new_scratch(s), new_blocks(s, count), np.zeros(m), np.empty(2 * n), np.empty(2 * n)
     columns = 2 * n + nu + count
     dx, dx1, X = np.empty((2 * n, columns)), np.empty((2 * n, columns)), np.empty((n + m, columns))
@@ -113,7 +113,7 @@ def linearization(s, state, control, constants, substeps, A, B, C):
     for i in range(count):
         dc[i, 2 * n + nu + i] = 1.0
     for row in range(len(state)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         set_forces(s, control[row], w)
         dx[:] = 0.0
         for i in range(2 * n):
@@ -132,17 +132,17 @@ def linearization(s, state, control, constants, substeps, A, B, C):
 
 
 @kernel
-def sensitivities(s, path, multipliers, applied, gains, constants, substeps, directions, pushes, dx0, dx, good):
+def sensitivities(s, path, multipliers, applied, gains, parameter_values, substeps, directions, pushes, dx0, dx, good):
     """dx / dc D along paths that `simulate` found, D = directions (P, k): dx0 (B, 2 n, k) at the start, dx (B, T + 1, 2 n, k).
 
     With du = pushes_t - gain dx, pushes (0 or T, nu, k). good (B,): whether all steps could be differentiated.
     """
     n, m, nu, count = len(s.parent), s.row[-1], applied.shape[2], directions.shape[1]
-    w, d = new_scratch(s), new_blocks(s, constants.shape[1])
+    w, d = new_scratch(s), new_blocks(s, parameter_values.shape[1])
     now, then, X = np.empty((2 * n, count)), np.empty((2 * n, count)), np.empty((n + m, count))
     du = np.zeros((nu, count))
     for row in range(len(path)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         dx[row, 0] = dx0[row]
         for t in range(applied.shape[1]):
             set_forces(s, applied[row, t], w)
@@ -161,16 +161,16 @@ def sensitivities(s, path, multipliers, applied, gains, constants, substeps, dir
 
 
 @kernel
-def adjoint(s, path, multipliers, applied, gains, constants, substeps, slopes, mu, nu, gradient, good):
+def adjoint(s, path, multipliers, applied, gains, parameter_values, substeps, slopes, mu, nu, gradient, good):
     """Lemma 1 of [Caldwell2014]: gradients of J(x_0 .. x_T) whose partial derivatives are slopes (B, T + 1, 2 n).
 
     Fills dJ/dx_0 mu (B, 2 n), dJ/du_t nu (B, T, nu) and the gradient dJ/dc (B, P) by
     mu_t = A_t' mu_{t+1} + dJ/dx_t and dJ/dc = sum_t C_t' mu_{t+1}; A_t includes the feedback, C_t is partial.
     """
-    n, count = len(s.parent), constants.shape[1]
+    n, count = len(s.parent), parameter_values.shape[1]
     w, d = new_scratch(s), new_blocks(s, count)
     for row in range(len(path)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         mu[row] = slopes[row, -1]
         gradient[row] = 0.0
         for t in range(applied.shape[1] - 1, -1, -1):

@@ -8,12 +8,12 @@ angles (R),
    \delta_{t+1} = A_t \delta_t + B_t (e^T_t - f_t), \qquad r_t = H \delta_t - e^b_t
 
 A Kalman filter predicts the errors; the residual nu_t = r_t - H E[delta_t | r_0 .. r_{t-1}] is white with covariance
-S_t if model, constants and noise are right (innovations: Kailath 1968). Least squares of S^{-1/2} nu is then maximum
+S_t if model, parameters and noise are right (innovations: Kailath 1968). Least squares of S^{-1/2} nu is then maximum
 likelihood, its curvature the Fisher information, and its size a test of the model. The feedback drops out: it only keeps the
 model near, and may pull to smoothed angles b^f. The forces should be smoothed, too (`smoothed`): their noise would bias the
 damping, as errors in variables do.
 
-Legend: T control steps, n coordinates, nx = 2 n, nu motors, P constants, K candidates, k directions.
+Legend: T control steps, n coordinates, nx = 2 n, nu motors, P parameters, K candidates, k directions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.ndimage import uniform_filter1d
 
 from ..core.errors import DataError
 from ..core.simulator import Array, Status
-from .following import Following
+from .closed_loop import Following
 from .mechanism import Motion
 
 AVERAGED = 45
@@ -51,15 +51,15 @@ class Innovations:
     """(T + 1, nu, nu) S^{-1/2}."""
     _latest: dict[bytes, Motion] = field(default_factory=dict, init=False, repr=False)
 
-    def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Errors (K, T + 1, nu) of unit variance of rows of constants (K, P), and whether the model follows (K,)."""
-        motion = self._motion(constants)
+    def errors(self, parameter_values: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Errors (K, T + 1, nu) of unit variance of rows of parameters (K, P), and whether the model follows (K,)."""
+        motion = self._motion(parameter_values)
         found = np.moveaxis(motion.states[:, :, self.following.motors], 0, -1)
         white = self.whiten(found - self.angles[..., None], found - self.following.angles[..., None])
         return np.moveaxis(white, -1, 0), motion.status == Status.OK
 
-    def slopes(self, constants: Array, directions: Array, pushes: Array | None = None) -> Array:
-        """Derivatives (T + 1, nu, k) of the errors at constants (P,) along directions (P, k), by forward sensitivities.
+    def slopes(self, parameter_values: Array, directions: Array, pushes: Array | None = None) -> Array:
+        """Derivatives (T + 1, nu, k) of the errors at parameters (P,) along directions (P, k), by forward sensitivities.
 
         Along them the forces change by `pushes` (T, nu, k).
 
@@ -67,18 +67,18 @@ class Innovations:
             DataError: The derivative of the rest at the start is not defined there.
         """
         follow = self.following
-        motion = self._motion(constants[None])
-        start = follow.start_slopes(motion.constants[0], directions)
+        motion = self._motion(parameter_values[None])
+        start = follow.start_slopes(motion.parameter_values[0], directions)
         if not np.isfinite(start).all():
-            raise DataError("the model does not come to rest with these constants as the recording does at its start")
+            raise DataError("the model does not come to rest with these parameters as the recording does at its start")
         found = follow.mechanism.sensitivities(motion, start[None], directions, pushes)[0]
         return self.whiten(found[:, follow.motors], found[:, follow.motors])
 
-    def _motion(self, constants: Array) -> Motion:
-        """Motion of rows of constants; the latest is cached, as errors are evaluated before slopes."""
-        key = constants.tobytes()
+    def _motion(self, parameter_values: Array) -> Motion:
+        """Motion of rows of parameters; the latest is cached, as errors are evaluated before slopes."""
+        key = parameter_values.tobytes()
         if key not in self._latest:
-            motion = self.following.predict(constants)
+            motion = self.following.predict(parameter_values)
             self._latest.clear()
             self._latest[key] = motion
         return self._latest[key]
@@ -96,24 +96,24 @@ class Innovations:
         return found
 
 
-def innovations(following: Following, angles: Array, constants: Array, *, force: Array, angle: Array) -> Innovations:
-    """The filter about the motion of constants (P,).
+def innovations(following: Following, angles: Array, parameter_values: Array, *, force: Array, angle: Array) -> Innovations:
+    """The filter about the motion of parameters (P,).
 
     Args:
         following: The recording, smoothed or not.
         angles: (T + 1, nu) as measured.
-        constants: Constants of the mechanism.
+        parameter_values: Parameters of the mechanism.
         force: (nu,) standard deviations of the recorded forces [N m, N].
         angle: (nu,) standard deviations of the recorded coordinates [rad, m].
 
     Raises:
-        DataError: The model with these constants does not follow the recording.
+        DataError: The model with these parameters does not follow the recording.
     """
-    motion = following.predict(constants)
+    motion = following.predict(parameter_values)
     if motion.status[0] != Status.OK:
-        raise DataError("the model with these constants does not follow the recording: start nearer, or see the units")
+        raise DataError("the model with these parameters does not follow the recording: start nearer, or see the units")
     mechanism = following.mechanism
-    rows = np.repeat(motion.constants, len(following.forces), axis=0)
+    rows = np.repeat(motion.parameter_values, len(following.forces), axis=0)
     A, B, _ = mechanism.linearize(motion.states[0, :-1], motion.applied[0], rows, substeps=following.substeps)
     gains, roots = _filter(A, B, following.motors, _first(following, motion, angle), force**2, angle**2)
     return Innovations(following, angles, A, B, gains, roots)
@@ -135,7 +135,7 @@ def smoothed(values: Array, noise: Array) -> Array:
 
 def _first(following: Following, motion: Motion, angle: Array) -> Array:
     """Covariance (nx, nx) of the start: at rest, below angles that are known as exactly as one sample."""
-    slopes = following.start_by_angle(motion.constants[0]) * angle
+    slopes = following.start_by_angle(motion.parameter_values[0]) * angle
     return np.asarray(slopes @ slopes.T)
 
 

@@ -16,15 +16,15 @@ dry friction is that of the secant through rest, f tanh(v / w) / v, until change
 potential f w log cosh(v / w) and touches it, so that the energy of a convex step falls in every iteration.
 a = 1 is the paper's split: forces act half a step late, and momentum at rest is not zero; a = 1/2 is of second order.
 
-Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, p), length 2 n.
+Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P parameters; state x = (q, p), length 2 n.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
+from ..engines.numba.engine import kernel, lean
 from .constraints import gap_slopes, gaps
 from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
@@ -180,7 +180,7 @@ def go_on(before, x, x1):
 
 @lean
 def step(s, x, w, x1, lam, behind):
-    """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the constants and forces set in `w`; -> status.
+    """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the parameters and forces set in `w`; -> status.
 
     x1 and lambda hold a first guess (`still`, `go_on`); if it fails, the step is tried again without it, then with secants.
     `behind`: `w` is from the step that led to x, whose factors serve for a first correction.
@@ -292,12 +292,12 @@ def control_at(controls, gains, t, x, u):
 
 
 @kernel
-def forward(s, state, controls, constants, substeps, states, status):
-    """See `core.numba_engine.NumbaEngine`."""
+def forward(s, state, controls, parameter_values, substeps, states, status):
+    """See `engines.numba.engine.NumbaEngine`."""
     n, w, lam = len(s.parent), new_scratch(s), np.zeros(s.row[-1])
     now, then, before = np.empty(2 * n), np.empty(2 * n), np.empty(n)
     for row in range(len(state)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         states[row, 0] = state[row]
         for t in range(controls.shape[1]):
             now[:] = states[row, t]
@@ -313,14 +313,14 @@ def forward(s, state, controls, constants, substeps, states, status):
 
 
 @kernel
-def simulate(s, state, controls, gains, constants, substeps, path, multipliers, applied, status):
+def simulate(s, state, controls, gains, parameter_values, substeps, path, multipliers, applied, status):
     """All physics steps of rows (B, 2 n): path (B, T K + 1, 2 n), multipliers (B, T K, m), applied u (B, T, nu), status (B,).
 
     K substeps; feedback as in `control_at`; a failed row keeps its last good state, with zero multipliers.
     """
     n, w, lam, then = len(s.parent), new_scratch(s), np.zeros(s.row[-1]), np.empty(state.shape[1])
     for row in range(len(state)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         path[row, 0] = state[row]
         for t in range(controls.shape[1]):
             control_at(controls[row], gains, t, path[row, t * substeps], applied[row, t])

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
+from ..engines.numba.engine import inner, lean
 from .contact import add_contacts
 from .stops import add_stops
 from .turns import turns
@@ -94,10 +94,10 @@ def new_links(s):
 
 
 @lean
-def read_values(s, constants, values):
-    """Fill values (V,) from one row's constants (P,)."""
+def read_values(s, parameter_values, values):
+    """Fill values (V,) from one row's parameters (P,)."""
     for k in range(len(s.base)):
-        values[k] = s.base[k] if s.place[k] < 0 else constants[s.place[k]]
+        values[k] = s.base[k] if s.place[k] < 0 else parameter_values[s.place[k]]
 
 
 @lean

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import lean
+from ..engines.numba.engine import lean
 
 EXCHANGE_RATIO = 1e-4
 """A diagonal entry smaller than this times an entry below it is exchanged."""

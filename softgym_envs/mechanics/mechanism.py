@@ -1,8 +1,8 @@
-"""A tree that moves: checked arguments around the kernels. Rooms build their simulators on it.
+"""A tree that moves: checked arguments around the kernels. Systems build their simulators on it.
 
-Constants are an array (P,) or (B, P) in the order of `constants`, as `Parameters.to_matrix` gives them. Feedback, where wanted,
-is u = controls_t - gains_t x, with gains (nu, nx), or (T, nu, nx), or None.
-Legend: B batch, T control steps, K substeps, n coordinates, m constraint rows, nu controls, P constants; x = (q, p), nx = 2 n.
+Parameters are an array (P,) or (B, P) in the order of `parameter_values`, as `Parameters.to_matrix` gives them. Feedback, where
+wanted, is u = controls_t - gains_t x, with gains (nu, nx), or (T, nu, nx), or None.
+Legend: B batch, T control steps, K substeps, n coordinates, m constraint rows, nu controls, P parameters; x = (q, p), nx = 2 n.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import ShapeError, StructureError
-from ..core.numba_engine import NumbaEngine, spread
 from ..core.simulator import Array, IntArray, Linearization, Status, check_array, check_number
+from ..engines.numba.engine import NumbaEngine, spread
 from .derivatives import adjoint, linearization, sensitivities
 from .integrator import forward, simulate
 from .queries import constraint_values, derivatives, frame_places, lagrangian, link_origins, link_poses, point_slopes
@@ -56,7 +56,7 @@ class Motion:
     """(B,)"""
     gains: Array
     """(0, 1 or T, nu, nx)"""
-    constants: Array
+    parameter_values: Array
     """(B, P)"""
     substeps: int
 
@@ -69,7 +69,7 @@ class Motion:
 class MotionGradient(NamedTuple):
     """Derivatives of a cost J(x_0 .. x_T)."""
 
-    constants: Array
+    parameter_values: Array
     """(B, P)"""
     state: Array
     """(B, nx) by x_0."""
@@ -110,13 +110,13 @@ class Mechanism:
     tree: Tree
     dt: float
     """Physics step [s]."""
-    constants: tuple[str, ...] = ()
-    """Names of the P constants."""
+    parameter_values: tuple[str, ...] = ()
+    """Names of the P parameters."""
     force_split: str = "left"
     """See `structure.compile_tree`."""
 
     def __post_init__(self) -> None:
-        ones = np.ones((1, len(self.constants)))
+        ones = np.ones((1, len(self.parameter_values)))
         mass = self.slopes(np.full((1, self.n), 0.3), np.zeros((1, self.n)), ones).vv[0]
         if not np.isfinite(mass).all():
             raise StructureError(f"tree {self.tree.name!r}: masses and lengths are too large or too small to compute with")
@@ -131,7 +131,7 @@ class Mechanism:
     @cached_property
     def structure(self) -> TreeArrays:
         """Arrays that the kernels read."""
-        return compile_tree(self.tree, self.constants, self.dt, force_split=self.force_split)
+        return compile_tree(self.tree, self.parameter_values, self.dt, force_split=self.force_split)
 
     @cached_property
     def n(self) -> int:
@@ -160,7 +160,9 @@ class Mechanism:
 
     # --- Motion -------------------------------------------------------------------------------------------------------
 
-    def simulate(self, state: Any, controls: Any, constants: Any = (), *, substeps: int = 1, gains: Any = None) -> Motion:
+    def simulate(
+        self, state: Any, controls: Any, parameter_values: Any = (), *, substeps: int = 1, gains: Any = None
+    ) -> Motion:
         """T control steps from states (B, nx) with controls (B, T, nu).
 
         Raises:
@@ -171,17 +173,17 @@ class Mechanism:
         batch = len(state)
         controls = check_array("controls", controls, (batch, None, self.nu))
         check_number("substeps", substeps, low=1, whole=True)
-        horizon, rows = controls.shape[1], self._rows(constants, batch)
+        horizon, rows = controls.shape[1], self._rows(parameter_values, batch)
         feedback = self._gains(gains, horizon)
         path, applied = np.empty((batch, horizon * substeps + 1, self.nx)), np.empty((batch, horizon, self.nu))
         multipliers, status = np.empty((batch, horizon * substeps, self.m)), np.full(batch, Status.OK, dtype=np.int32)
         simulate(self.structure, state, controls, feedback, rows, int(substeps), path, multipliers, applied, status)
         return Motion(path, multipliers, applied, status, feedback, rows, int(substeps))
 
-    def linearize(self, state: Any, control: Any, constants: Any = (), *, substeps: int = 1) -> Linearization:
+    def linearize(self, state: Any, control: Any, parameter_values: Any = (), *, substeps: int = 1) -> Linearization:
         """Exact A (B, nx, nx), B (B, nx, nu), C (B, nx, P) of one control step; NaN in a row that fails."""
         state = check_array("state", state, (None, self.nx))
-        return self.engine.linearize(state, control, self._rows(constants, len(state)), substeps)
+        return self.engine.linearize(state, control, self._rows(parameter_values, len(state)), substeps)
 
     def sensitivities(self, motion: Motion, start: Any = None, directions: Any = None, pushes: Any = None) -> Array:
         """dx / dc D of a motion, (B, T + 1, nx, k); NaN in a failed row.
@@ -189,11 +191,11 @@ class Mechanism:
         Args:
             motion: From `simulate`.
             start: dx_0 / dc D, (B, nx, k); zero by default.
-            directions: D (P, k), directions in which the constants change; every one by itself by default, k = P.
+            directions: D (P, k), directions in which the parameters change; every one by itself by default, k = P.
             pushes: Changes of the controls, before feedback, along these directions, (T, nu, k); zero by default.
         """
         batch, horizon = motion.applied.shape[:2]
-        count = len(self.constants)
+        count = len(self.parameter_values)
         ways = np.eye(count) if directions is None else check_array("directions", directions, (count, None))
         shape = (batch, self.nx, ways.shape[1])
         first = np.zeros(shape) if start is None else check_array("start", start, shape)
@@ -214,7 +216,7 @@ class Mechanism:
         mu, nu, by_constant = (
             np.empty((batch, self.nx)),
             np.empty((batch, horizon, self.nu)),
-            np.empty((batch, len(self.constants))),
+            np.empty((batch, len(self.parameter_values))),
         )
         good = motion.status == Status.OK
         adjoint(self.structure, *self._arguments(motion), slopes, mu, nu, by_constant, good)
@@ -224,33 +226,33 @@ class Mechanism:
 
     # --- States -------------------------------------------------------------------------------------------------------
 
-    def slopes(self, q: Any, v: Any, constants: Any = ()) -> Slopes:
+    def slopes(self, q: Any, v: Any, parameter_values: Any = ()) -> Slopes:
         """Derivatives of the Lagrangian at rows q, v (B, n)."""
-        q, v, rows = self._configuration(q, v, constants)
+        q, v, rows = self._configuration(q, v, parameter_values)
         b, n = q.shape
         found = Slopes(np.empty((b, n)), np.empty((b, n)), *(np.empty((b, n, n)) for _ in range(3)))
         derivatives(self.structure, q, v, rows, *found)
         return found
 
-    def energies(self, q: Any, v: Any, constants: Any = ()) -> Array:
+    def energies(self, q: Any, v: Any, parameter_values: Any = ()) -> Array:
         """Kinetic and potential energy of rows q, v (B, n), (B, 2) [J]."""
-        return np.asarray(lagrangian(self.structure, *self._configuration(q, v, constants)))
+        return np.asarray(lagrangian(self.structure, *self._configuration(q, v, parameter_values)))
 
-    def state(self, q: Any, v: Any, control: Any = None, constants: Any = ()) -> Array:
+    def state(self, q: Any, v: Any, control: Any = None, parameter_values: Any = ()) -> Array:
         """States (B, nx) that move with velocity v: p = L_v + h (1/2 - a) f, the momentum L_v under the force split."""
-        q, v, rows = self._configuration(q, v, constants)
+        q, v, rows = self._configuration(q, v, parameter_values)
         force = self._force(q, v, control, rows)
         return np.hstack([q, self.slopes(q, v, rows).v + self.dt * (0.5 - self.structure.early) * force])
 
-    def rest_state(self, q: Any, control: Any = None, constants: Any = ()) -> Array:
+    def rest_state(self, q: Any, control: Any = None, parameter_values: Any = ()) -> Array:
         """States (B, nx) that stay where they are, if forces balance at q (B, n): p = h/2 L_q + (1 - a) h f."""
-        q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
+        q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), parameter_values)
         force = self._force(q, v, control, rows)
         return np.hstack([q, self.dt * (0.5 * self.slopes(q, v, rows).q + (1.0 - self.structure.early) * force)])
 
-    def rest(self, q: Any, control: Any = None, constants: Any = (), *, held: tuple[str, ...] = ()) -> Rest:
+    def rest(self, q: Any, control: Any = None, parameter_values: Any = (), *, held: tuple[str, ...] = ()) -> Rest:
         """Find where all forces balance, from rows q (B, n) with the coordinates `held` fixed."""
-        q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
+        q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), parameter_values)
         for name in held:
             if name not in self.tree.coordinates:
                 raise StructureError(f"held coordinate {name!r} is unknown; there are {', '.join(self.tree.coordinates)}")
@@ -265,9 +267,9 @@ class Mechanism:
         spread(run, len(q), REST_WORK)
         return Rest(q, lam, needed, status)
 
-    def gaps(self, q: Any, constants: Any = ()) -> tuple[Array, Array]:
+    def gaps(self, q: Any, parameter_values: Any = ()) -> tuple[Array, Array]:
         """Constraints h (B, m) and their Jacobian (B, m, n) at rows q (B, n)."""
-        q, _, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
+        q, _, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), parameter_values)
         h, G = np.empty((len(q), self.m)), np.empty((len(q), self.m, self.n))
         constraint_values(self.structure, q, rows, h, G)
         return h, G
@@ -307,18 +309,18 @@ class Mechanism:
     # --- Checks -------------------------------------------------------------------------------------------------------
 
     def _arguments(self, motion: Motion) -> tuple[Any, ...]:
-        return motion.path, motion.multipliers, motion.applied, motion.gains, motion.constants, motion.substeps
+        return motion.path, motion.multipliers, motion.applied, motion.gains, motion.parameter_values, motion.substeps
 
-    def _rows(self, constants: Any, batch: int) -> Array:
-        """Constants of every row, (B, P)."""
-        array = np.atleast_2d(np.asarray(constants, dtype=np.float64))
+    def _rows(self, parameter_values: Any, batch: int) -> Array:
+        """Parameters of every row, (B, P)."""
+        array = np.atleast_2d(np.asarray(parameter_values, dtype=np.float64))
         if len(array) == 1:
             array = np.repeat(array, batch, axis=0)
-        return check_array("constants", array, (batch, len(self.constants)))
+        return check_array("parameters", array, (batch, len(self.parameter_values)))
 
-    def _configuration(self, q: Any, v: Any, constants: Any) -> tuple[Array, Array, Array]:
+    def _configuration(self, q: Any, v: Any, parameter_values: Any) -> tuple[Array, Array, Array]:
         q = check_array("q", q, (None, self.n))
-        return q, check_array("v", v, q.shape), self._rows(constants, len(q))
+        return q, check_array("v", v, q.shape), self._rows(parameter_values, len(q))
 
     def _gains(self, gains: Any, horizon: int) -> Array:
         """Gains, (0, 1 or T, nu, nx)."""

@@ -1,4 +1,5 @@
-"""Trees in MuJoCo: an independent engine for the same bodies, joints, springs and constraints. Rooms build their twins on it.
+"""Trees in MuJoCo: an independent engine for the same bodies, joints, springs and constraints. Systems build their MuJoCo
+models on it.
 
 A joint of several angles is that many hinges on one body. MuJoCo 4.0.0 has a bug in the sparse Newton solver
 (google-deepmind/mujoco issue 3767), so the Jacobian is dense by option. Slides are not made.
@@ -32,7 +33,7 @@ def state_index(compiled: mujoco.MjModel, tree: Tree) -> NDArray[np.int_]:
 
 
 def write_tree(mj: mujoco.MjModel, tree: Tree, values: Mapping[str, float]) -> None:
-    """Write what the tree says into its MjModel, with these values of its constants."""
+    """Write what the tree says into its MjModel, with these values of its parameters."""
 
     def number(value: Value) -> float:
         return values[value] if isinstance(value, str) else value
@@ -67,7 +68,7 @@ def write_tree(mj: mujoco.MjModel, tree: Tree, values: Mapping[str, float]) -> N
 
 
 def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
-    """The tree in MuJoCo; numbers that are constants are written later."""
+    """The tree in MuJoCo; numbers that are parameters are written later."""
     spec = mujoco.MjSpec()
     option = spec.option
     option.timestep = dt

@@ -1,13 +1,13 @@
 """Queries of a tree from Python, row by row: energies, derivatives, poses, points, constraints.
 
-Legend: B batch, n coordinates, m rows, P constants.
+Legend: B batch, n coordinates, m rows, P parameters.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import kernel
+from ..engines.numba.engine import kernel
 from .constraints import gap_slopes, gaps, sweep
 from .contact import add_contact_curvature, contact_energy
 from .kernels import (
@@ -28,13 +28,13 @@ from .vectors import add, along, dot, mat, put, rotate, screw, vec
 
 
 @kernel
-def lagrangian(s, q, v, constants):
-    """L = kinetic - potential energy of rows q, v (B, n), constants (B, P): both energies (B, 2) [J]."""
+def lagrangian(s, q, v, parameter_values):
+    """L = kinetic - potential energy of rows q, v (B, n), parameters (B, P): both energies (B, 2) [J]."""
     n = len(s.parent)
     energies = np.zeros((len(q), 2))
     x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
     for row in range(len(q)):
-        read_values(s, constants[row], values)
+        read_values(s, parameter_values[row], values)
         body_scales(s, values, scales)
         place_links(s, q[row], x)
         move_links(s, v[row], x)
@@ -50,11 +50,11 @@ def lagrangian(s, q, v, constants):
 
 
 @kernel
-def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
-    """First derivatives (B, n) and second derivatives (B, n, n) of L at rows q, v (B, n), constants (B, P)."""
+def derivatives(s, q, v, parameter_values, Lq, Lv, Q, C, M):
+    """First derivatives (B, n) and second derivatives (B, n, n) of L at rows q, v (B, n), parameters (B, P)."""
     x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
     for row in range(len(q)):
-        read_values(s, constants[row], values)
+        read_values(s, parameter_values[row], values)
         body_scales(s, values, scales)
         place_links(s, q[row], x)
         slopes(s, values, scales, q[row], v[row], x, Lq[row], Lv[row])
@@ -109,11 +109,11 @@ def link_origins(s, q):
 
 
 @kernel
-def constraint_values(s, q, constants, h, G):
+def constraint_values(s, q, parameter_values, h, G):
     """h (B, m) and dh/dq (B, m, n) at rows q (B, n)."""
     w = new_scratch(s)
     for row in range(len(q)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         place_links(s, q[row], w.end)
         gaps(s, w.values, w.end, h[row])
         gap_slopes(s, w.values, w.end, G[row])

@@ -1,6 +1,6 @@
-"""Memory of one row's step, and the constants and forces that are set in it beforehand.
+"""Memory of one row's step, and the parameters and forces that are set in it beforehand.
 
-Legend: n coordinates, nb bodies, m constraint rows, nu controls, P constants, V values.
+Legend: n coordinates, nb bodies, m constraint rows, nu controls, P parameters, V values.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
+from ..engines.numba.engine import inner, lean
 from .kernels import Links, body_scales, new_links, read_values
 from .linear import SPARE
 
@@ -73,9 +73,9 @@ def new_scratch(s):
 
 
 @lean
-def set_constants(s, constants, w):
-    """Set values and scales from one row's constants (P,)."""
-    read_values(s, constants, w.values)
+def set_constants(s, parameter_values, w):
+    """Set values and scales from one row's parameters (P,)."""
+    read_values(s, parameter_values, w.values)
     body_scales(s, w.values, w.scales)
 
 

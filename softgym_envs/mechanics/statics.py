@@ -3,15 +3,15 @@ r"""Rest: configurations where all forces balance, with some coordinates held.
 .. math:: L_q(q, 0) + \tau - h_q(q)^T \lambda = 0, \qquad h(q) = 0
 
 by Newton's method with the exact second derivatives, its step cut to `MAX_NEWTON_STEP`. lambda in N and N m. Rest need not be
-stable: the caller knows the branch it starts on. Legend: B batch, n coordinates, m rows, P constants.
+stable: the caller knows the branch it starts on. Legend: B batch, n coordinates, m rows, P parameters.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
+from ..engines.numba.engine import kernel, lean
 from .constraints import add_gap_curvature, gap_slopes, gaps
 from .contact import add_contact_curvature
 from .integrator import largest
@@ -78,7 +78,7 @@ def _matrix(s, q, held, lam, w, D):
 
 
 @kernel
-def find_rest(s, held, tau, constants, q, lam, needed, status):
+def find_rest(s, held, tau, parameter_values, q, lam, needed, status):
     """Move rows q (B, n) to rest with coordinates `held` (n,) fixed, under forces tau (B, n).
 
     Fills lambda (B, m), the forces `needed` (B, n) to hold what is held (zero elsewhere), and status (B,).
@@ -86,7 +86,7 @@ def find_rest(s, held, tau, constants, q, lam, needed, status):
     n, w, slot = len(s.parent), new_scratch(s), s.slot
     D = np.empty((n, n))
     for row in range(len(q)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         status[row] = _UNSOLVED
         for _ in range(REST_ITERATIONS):
             _balance(s, q[row], tau[row], lam[row], w)

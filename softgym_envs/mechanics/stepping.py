@@ -10,15 +10,15 @@ v is the speed of the physics step that led to q, so that with q_0 = q - h v and
 begins at h = 0 turns back before h = dt, and Newton's method, damped or not, ends where K is singular. Such a step is taken in
 parts of dt/2, dt/4, ..., the largest that have solutions, from (q, p) to (q, p) under the same forces. v stays the speed of the
 whole step, so a state means the same however it was reached; derivatives are those of the parts that were taken.
-Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, v), length 2 n.
+Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P parameters; state x = (q, v), length 2 n.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel, lean
 from ..core.simulator import Status
+from ..engines.numba.engine import inner, kernel, lean
 from .blocks import differentiate, differentiate_here, new_blocks
 from .derivatives import push_forward
 from .integrator import evaluate, go_on, step, still
@@ -74,13 +74,13 @@ def take_parts(s, x, w, x1, lam, here):
 
 
 @kernel
-def forward(s, state, controls, constants, substeps, states, status):
-    """See `core.numba_engine.NumbaEngine`."""
+def forward(s, state, controls, parameter_values, substeps, states, status):
+    """See `engines.numba.engine.NumbaEngine`."""
     n = len(s.parent)
     w, lam, now, then, before = new_scratch(s), np.zeros(s.row[-1]), np.empty(2 * n), np.empty(2 * n), np.empty(n)
     here = np.empty(2 * n)
     for row in range(len(state)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         states[row, 0] = state[row]
         for t in range(controls.shape[1]):
             states[row, t + 1] = states[row, t]
@@ -126,9 +126,9 @@ def momentum_slopes(s, before, w, d, dx, dc):
 
 
 @kernel
-def derivative(s, state, control, constants, substeps, A, B, C):
-    """See `core.numba_engine.NumbaEngine`; NaN in a row that fails."""
-    n, m, nu, count = len(s.parent), s.row[-1], control.shape[1], constants.shape[1]
+def derivative(s, state, control, parameter_values, substeps, A, B, C):
+    """See `engines.numba.engine.NumbaEngine`; NaN in a row that fails."""
+    n, m, nu, count = len(s.parent), s.row[-1], control.shape[1], parameter_values.shape[1]
     w, d, lam, x, x1, before = new_scratch(s), new_blocks(s, count), np.zeros(m), np.empty(2 * n), np.empty(2 * n), np.empty(n)
     columns = 2 * n + nu + count
     dx, dx1, X = np.empty((2 * n, columns)), np.empty((2 * n, columns)), np.empty((n + m, columns))
@@ -138,7 +138,7 @@ def derivative(s, state, control, constants, substeps, A, B, C):
     for i in range(count):
         dc[i, 2 * n + nu + i] = 1.0
     for row in range(len(state)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         set_forces(s, control[row], w)
         dx[:] = 0.0
         for i in range(2 * n):
@@ -168,12 +168,12 @@ def derivative(s, state, control, constants, substeps, A, B, C):
 
 
 @kernel
-def momenta(s, state, constants, p, by_state, by_constant, good):
+def momenta(s, state, parameter_values, p, by_state, by_constant, good):
     """Momenta p (B, n) of states (B, 2 n), their derivatives (B, n, 2 n), (B, n, P), and whether they are regular (B,)."""
-    n, count = len(s.parent), constants.shape[1]
+    n, count = len(s.parent), parameter_values.shape[1]
     w, d, lam, now, before = new_scratch(s), new_blocks(s, count), np.zeros(s.row[-1]), np.empty(2 * n), np.empty(n)
     for row in range(len(state)):
-        set_constants(s, constants[row], w)
+        set_constants(s, parameter_values[row], w)
         good[row] = with_momentum(s, state[row], w, now, before)
         p[row] = now[n:]
         if good[row]:

@@ -6,7 +6,7 @@ stop has no damping of its own; the joint's damping acts there, too. Legend: n c
 
 from __future__ import annotations
 
-from ..core.numba_engine import lean
+from ..engines.numba.engine import lean
 from .contact import push
 
 

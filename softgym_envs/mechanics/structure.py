@@ -1,7 +1,7 @@
-"""A tree as the arrays that kernels read, and the index of each of its numbers in the vector of constants.
+"""A tree as the arrays that kernels read, and the index of each of its numbers in the vector of parameters.
 
 Fixed joints vanish: their bodies ride on the last joint that moves. Legend: n coordinates, nb bodies with mass, nc constraints,
-m constraint rows, nb2 balls, np pegs, nu controls, V values, P constants.
+m constraint rows, nb2 balls, np pegs, nu controls, V values, P parameters.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TreeArrays(NamedTuple):
     base: Array
     """(V,) values that are numbers."""
     place: Places
-    """(V,) index of a value in the constants, or -1."""
+    """(V,) index of a value in the parameters, or -1."""
     parent: Places
     """(n,) joint that carries this one, or -1; parents come first."""
     prismatic: NDArray[np.bool_]
@@ -108,12 +108,12 @@ class TreeArrays(NamedTuple):
         return Skeleton(self.parent, self.prismatic, self.origin, self.axis, self.turn)
 
 
-def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> TreeArrays:
+def compile_tree(tree: Tree, parameter_values: Sequence[str], dt: float, *, force_split: str = "left") -> TreeArrays:
     """Make the arrays of `tree`.
 
     Args:
         tree: The mechanism.
-        constants: Names of the P constants in the order of their vector; the tree need not use all of them.
+        parameter_values: Names of the P parameters in the order of their vector; the tree need not use all of them.
         dt: Step [s].
         force_split: "left", the impulse of forces acts at the beginning of the step (as in [Caldwell2014], first order);
             "symmetric", half at each end (second order).
@@ -125,24 +125,26 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
     check_number("dt", dt, positive=True, unit="s")
     if force_split not in SPLITS:
         raise OptionError(f"force_split is {force_split!r}, expected one of {', '.join(SPLITS)}")
-    for name in tree.constants:
-        if name not in constants:
+    for name in tree.parameter_values:
+        if name not in parameter_values:
             raise StructureError(
-                f"tree {tree.name!r} uses constant {name!r}; the constants are {', '.join(constants) or 'none'}"
+                f"tree {tree.name!r} uses constant {name!r}; the parameters are {', '.join(parameter_values) or 'none'}"
             )
     ride = _rides(tree)
-    base, place = _values(tree, ride, list(constants))
+    base, place = _values(tree, ride, list(parameter_values))
     parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride), **_contacts(tree, ride)}
     order = eliminate(parts["parent"], parts["row"], parts["ends"])
     return TreeArrays(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
 
 
-def with_numbers(s: TreeArrays, constants: Array, free: Places) -> TreeArrays:
-    """Fix constants (P,) as numbers, except those at `free` (c,): these are then the only ones, in this order."""
-    index = np.full(len(constants) + 1, -1)
+def with_numbers(s: TreeArrays, parameter_values: Array, free: Places) -> TreeArrays:
+    """Fix parameters (P,) as numbers, except those at `free` (c,): these are then the only ones, in this order."""
+    index = np.full(len(parameter_values) + 1, -1)
     index[free] = np.arange(len(free))
     number = (s.place >= 0) & (index[s.place] < 0)
-    return s._replace(base=np.where(number, constants[s.place], s.base), place=index[s.place])  # the last entry is for -1
+    return s._replace(
+        base=np.where(number, parameter_values[s.place], s.base), place=index[s.place]
+    )  # the last entry is for -1
 
 
 class Ride(NamedTuple):
@@ -263,7 +265,7 @@ def _contacts(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
     }
 
 
-def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Array, Places]:
+def _values(tree: Tree, ride: dict[str, Ride], parameter_values: list[str]) -> tuple[Array, Places]:
     """base, place; see `TreeArrays`."""
     values: list[Value] = []
     for name in ("stiffness", "rest", "damping", "armature", "offset"):
@@ -276,5 +278,5 @@ def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Ar
         values += [*peg.xyz, *peg.rpy]
     values += [joint.friction for joint in tree.moving]
     base = np.array([0.0 if isinstance(value, str) else value for value in values], dtype=np.float64)
-    place = np.array([constants.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
+    place = np.array([parameter_values.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
     return base, place

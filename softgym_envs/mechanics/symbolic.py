@@ -1,7 +1,7 @@
 r"""Mechanics of a tree as CasADi expressions, in textbook form: the oracle of the kernels, and a symbolic step.
 
 Frames are 4 x 4 products down the tree, velocities are added up joint by joint, L = kinetic - potential energy; all derivatives
-are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
+are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P parameters.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ class SymbolicTree:
     """f(v, u, c), (n,)"""
 
 
-def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
+def describe(tree: Tree, parameter_values: Sequence[str]) -> SymbolicTree:
     """Symbolic L, h and f of `tree`.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
-        StructureError: The tree uses a constant that is not among `constants`.
+        StructureError: The tree uses a constant that is not among `parameter_values`.
     """
     ca = _casadi()
-    missing = [name for name in tree.constants if name not in constants]
+    missing = [name for name in tree.parameter_values if name not in parameter_values]
     if missing:
-        raise StructureError(f"tree {tree.name!r} uses constants {missing}; the constants are {', '.join(constants) or 'none'}")
-    n, c = len(tree.moving), ca.SX.sym("c", len(constants))
+        raise StructureError(
+            f"tree {tree.name!r} uses parameters {missing}; the parameters are {', '.join(parameter_values) or 'none'}"
+        )
+    n, c = len(tree.moving), ca.SX.sym("c", len(parameter_values))
     q, v, u = ca.SX.sym("q", n), ca.SX.sym("v", n), ca.SX.sym("u", len(tree.actuated))
 
     def number(value: Value) -> Any:
-        return c[list(constants).index(value)] if isinstance(value, str) else ca.SX(value)
+        return c[list(parameter_values).index(value)] if isinstance(value, str) else ca.SX(value)
 
     place = places(ca, tree, q)
     motion = _motions(ca, tree, place, v)
@@ -73,14 +75,14 @@ def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
     return SymbolicTree(q, v, u, c, energy, ca.vertcat(ca.SX.zeros(0), *rows), force)
 
 
-def step_equations(tree: Tree, constants: Sequence[str], dt: float, *, early: float = 1.0) -> Any:
+def step_equations(tree: Tree, parameter_values: Sequence[str], dt: float, *, early: float = 1.0) -> Any:
     r"""One step as casadi.Function (x, u, c, y, lambda) -> g (2 n + m): zero at the next state y and its multipliers.
 
     .. math:: g = (p + D_1 L_d + a h f - h_q(q)^T \lambda, \quad D_2 L_d + (1 - a) h f - p^+, \quad h(q^+))
 
     with L_d(q, q+) = dt L((q + q+)/2, (q+ - q)/dt) and `early` = a.
     """
-    ca, s = _casadi(), describe(tree, constants)
+    ca, s = _casadi(), describe(tree, parameter_values)
     n = s.q.numel()
     x, y, lam = ca.SX.sym("x", 2 * n), ca.SX.sym("y", 2 * n), ca.SX.sym("lambda", s.gaps.numel())
     q, q1 = x[:n], y[:n]
@@ -94,7 +96,7 @@ def step_equations(tree: Tree, constants: Sequence[str], dt: float, *, early: fl
     return ca.Function("step", [x, s.u, s.c, y, lam], [equations], ["x", "u", "c", "y", "lambda"], ["g"])
 
 
-def velocity_step(tree: Tree, constants: Sequence[str], dt: float) -> Any:
+def velocity_step(tree: Tree, parameter_values: Sequence[str], dt: float) -> Any:
     r"""One step from and to (q, v) of a tree without constraints, as casadi.Function (x, u, p, y, z) -> (g (2 n), nothing).
 
     .. math:: g = (q^+ - q - h v^+, \quad D_2 L_d(q - h v, q) + D_1 L_d(q, q^+) + h f(v^+, u))
@@ -102,9 +104,9 @@ def velocity_step(tree: Tree, constants: Sequence[str], dt: float) -> Any:
     the step of `stepping`: v is the speed of the step that led to q, and forces act at the beginning.
 
     Raises:
-        StructureError: The tree has constraints, or uses a constant that is not among `constants`.
+        StructureError: The tree has constraints, or uses a constant that is not among `parameter_values`.
     """
-    ca, s = _casadi(), describe(tree, constants)
+    ca, s = _casadi(), describe(tree, parameter_values)
     if s.gaps.numel():
         raise StructureError(f"tree {tree.name!r} has constraints; a step from (q, v) in symbols is for open trees")
     n = s.q.numel()

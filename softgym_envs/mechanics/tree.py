@@ -2,7 +2,7 @@ r"""Trees of rigid bodies as data: bodies, joints, frames, and the constraints t
 
 Every joint carries one body, its child, and has at most one coordinate; a body with several joint angles is a chain through
 massless bodies. A number of the description may be the *name* of a constant instead: then its value is part of the vector of
-constants that a step takes, and can be identified. Lengths in m, angles in rad, masses in kg; `xyz` and `rpy` place a frame in
+parameters that a step takes, and can be identified. Lengths in m, angles in rad, masses in kg; `xyz` and `rpy` place a frame in
 its parent, with R = R_z(yaw) R_y(pitch) R_x(roll) as in URDF.
 """
 
@@ -20,7 +20,7 @@ from ..core.errors import StructureError
 from .checks import check_known, check_name, check_unique, check_values
 
 Value = float | str
-"""A number, or the name of the constant that holds it."""
+"""A number, or the name of the parameter that holds it."""
 Triple = tuple[float, float, float]
 ValueTriple = tuple[Value, Value, Value]
 
@@ -251,7 +251,7 @@ class Tree:
 
     >>> arm = Joint("hinge", "revolute", "world", "rod", axis=(0.0, 1.0, 0.0), damping="friction")
     >>> tree = Tree("pendulum", (Body("rod", mass=1.0, com=(0.0, 0.0, -0.5)),), (arm,), actuated=("hinge",))
-    >>> tree.coordinates, tree.constants
+    >>> tree.coordinates, tree.parameter_values
     (('hinge',), ('friction',))
 
     Raises:
@@ -307,8 +307,8 @@ class Tree:
         return tuple(joint.name for joint in self.moving)
 
     @property
-    def constants(self) -> tuple[str, ...]:
-        """Names of constants that the description uses, sorted."""
+    def parameter_values(self) -> tuple[str, ...]:
+        """Names of parameters that the description uses, sorted."""
         values: list[Value] = [*self.gravity, *(body.scale for body in self.bodies)]
         for joint in self.joints:
             values += [joint.damping, joint.stiffness, joint.rest, joint.armature, joint.offset]

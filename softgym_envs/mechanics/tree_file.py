@@ -27,7 +27,7 @@ def load_tree(path: str | Path) -> Tree:
     """Read a tree from a TOML file, in SI units and rad.
 
     The entries are the fields of `tree.Body`, `Joint`, `Frame`, `Weld`, `Pin`, `Bond`, `Ball` and `Peg`; a string where a
-    number may stand is the name of a constant. The form::
+    number may stand is the name of a parameter. The form::
 
         name = "pendulum"
         gravity = [0.0, 0.0, -9.81]        # optional

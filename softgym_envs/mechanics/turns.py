@@ -11,7 +11,7 @@ from math import factorial, pi
 
 import numpy as np
 
-from ..core.numba_engine import lean
+from ..engines.numba.engine import lean
 
 QUARTER = 2.0 / pi
 HIGH = float(np.float32(pi / 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.numba_engine import lean
+from ..engines.numba.engine import lean
 
 
 @lean

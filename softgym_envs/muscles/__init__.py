@@ -1,4 +1,4 @@
 """Hill muscles, their paths around surfaces, and files that describe bones with muscles.
 
-Physics shared by several rooms; it knows no robot.
+Physics shared by several systems; it knows no robot.
 """

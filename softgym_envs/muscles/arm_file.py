@@ -24,7 +24,7 @@ class Arm(NamedTuple):
     muscles: Muscles | None
     """Muscles; None: the file has none."""
     rest: Mapping[str, Any]
-    """Entries of the room, "constants" among them."""
+    """Entries of the system, "parameters" among them."""
 
 
 def load_arm(path: str | Path, *own: str) -> Arm:
@@ -50,33 +50,33 @@ def load_arm(path: str | Path, *own: str) -> Arm:
         force = 1059.9                     # [N]
         optimal = 0.1157                   # [m]
         slack = 0.148                      # [m] of the tendon
-        [constants]                        # optional: of the room, in its units; they replace the defaults
+        [parameters]                        # optional: of the system, in its units; they replace the defaults
         payload = 1.5
 
     Args:
         path: The file.
-        own: Further entries that the room allows, with [constants].
+        own: Further entries that the system allows, with [parameters].
 
     Raises:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
         StructureError: Tree, surfaces or muscles make no sense.
     """
-    document = check_entries(str(path), read_toml(path), (*TOP, *PARTS, *TABLES, "constants", *own))
+    document = check_entries(str(path), read_toml(path), (*TOP, *PARTS, *TABLES, "parameters", *own))
     parts: list[dict[str, Any]] = [
         {key: value for key, value in document.items() if key in names}
-        for names in ((*TOP, *PARTS), TABLES, ("constants", *own))
+        for names in ((*TOP, *PARTS), TABLES, ("parameters", *own))
     ]
     return Arm(tree_of(path, parts[0]), muscles_of(path, parts[1]) if parts[1] else None, parts[2])
 
 
 def constants_of(path: str | Path, arm: Arm, kind: type[Parameters]) -> tuple[tuple[str, float], ...]:
-    """Names and values of a file's [constants].
+    """Names and values of a file's [parameters].
 
     Raises:
         FileFormatError: They are no table, or not numbers.
-        ParameterError: An unknown constant, or one in another unit or out of its bounds.
+        ParameterError: An unknown parameter, or one in another unit or out of its bounds.
     """
-    table = kind.read_table(path, arm.rest.get("constants", {}))
+    table = kind.read_table(path, arm.rest.get("parameters", {}))
     kind(**table)
     return tuple(table.items())
 

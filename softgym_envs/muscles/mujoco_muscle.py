@@ -1,4 +1,4 @@
-"""Numbers of MuJoCo's own muscles that twins have in common."""
+"""Numbers of MuJoCo's own muscles that MuJoCo models have in common."""
 
 SMOOTH = 0.1
 """Width of the transition from activation to deactivation [-]."""

@@ -6,7 +6,7 @@ of the optimal length and of `MUSCLE_SPEED` optimal lengths per second,
 
 .. math:: F / F_{max} = a f_L(x) f_V(v) + f_P(x), \qquad \dot a = k(a, e) (e - a)
 
-Curves and constants are those of [DeGroote2016]; the passive one is shifted to vanish at x = 0.2, as in OpenSim Moco.
+Curves and parameters are those of [DeGroote2016]; the passive one is shifted to vanish at x = 0.2, as in OpenSim Moco.
 [DeGroote2016]: De Groote, Kinney, Rao, Fregly, "Evaluation of direct collocation optimal control problem formulations for
 solving the muscle redundancy problem", Annals of Biomedical Engineering 44 (2016).
 """

@@ -15,12 +15,12 @@ from .muscle import blend, both_ways, switch, symbols
 from .surfaces import Surface
 
 KINDS: dict[str, tuple[str, ...]] = {"hill": ("force", "optimal"), "pneumatic": ("thread", "turns", "pressure")}
-"""Kind of a muscle -> the numbers that only it has; see `muscle`, and `pneumatic` in the room `arm`."""
+"""Kind of a muscle -> the numbers that only it has; see `muscle`, and `pneumatic` in the system `arm`."""
 
 
 @dataclass(frozen=True)
 class Muscle:
-    """A muscle's path, and its numbers unless the constants of the room have them.
+    """A muscle's path, and its numbers unless the parameters of the system have them.
 
     Raises:
         StructureError: Not as many sides as surfaces, a piece that the path has not, or numbers of another kind of muscle.

@@ -1,6 +1,6 @@
 """From states to pictures: scenes of drawing primitives, an orbit camera, pygame windows and arrays, videos.
 
-Knows no robot, no task and no Gymnasium: each room has its own `picture.py`. Physics does not depend on it.
+Knows no robot, no task and no Gymnasium: each system has its own `picture.py`. Physics does not depend on it.
 """
 
 from .camera import Camera

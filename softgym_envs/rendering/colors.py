@@ -1,4 +1,4 @@
-"""Colours: one palette for all rooms, and a perceptually uniform map from tension to colour.
+"""Colours: one palette for all systems, and a perceptually uniform map from tension to colour.
 
 Colours are (red, green, blue) in 0 ... 255. Legend: k number of colours.
 """

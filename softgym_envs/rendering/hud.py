@@ -11,7 +11,7 @@ from .colors import FAINT, INK, PAPER, Color, tension_colors, to_ints
 from .scene import Bar, Hud, Legend
 
 HUD_MARGIN = 10
-ROOM = (640, 480)
+SYSTEM = (640, 480)
 """Pixels that text and bars need; for a smaller picture they are drawn at this size and scaled down."""
 BAR_WIDTH = 70
 POSITIVE: Color = (52, 142, 108)
@@ -40,7 +40,7 @@ def _panel(surface: pygame.Surface, rect: pygame.Rect, alpha: int = 205) -> None
 def draw_hud(surface: pygame.Surface, hud: Hud, legend: Legend | None) -> None:
     """Title, lines and bars at the upper left, badge at the upper right, legend and key help below."""
     size = surface.get_size()
-    scale = max(1.0, ROOM[0] / size[0], ROOM[1] / size[1])
+    scale = max(1.0, SYSTEM[0] / size[0], SYSTEM[1] / size[1])
     if scale > 1.0:
         sheet = pygame.Surface([round(scale * side) for side in size], pygame.SRCALPHA)
         sheet.fill((*PAPER, 0))

@@ -1,4 +1,4 @@
-"""Interface of a room for drawing and driving by hand: its `picture.py` has one value that satisfies `Picture`.
+"""Interface of a space for drawing and driving by hand: its `picture.py` has one value that satisfies `Picture`.
 
 Legend: nx state, nu control, na actions, k trail points, P tracked points.
 """
@@ -25,7 +25,7 @@ shows those that mean something for its robot."""
 
 @runtime_checkable
 class Picture(Protocol):
-    """Draws the robots of a room, follows them, and turns keys into actions; every method is a pure function."""
+    """Draws the robots of a system, follows them, and turns keys into actions; every method is a pure function."""
 
     @property
     def keys(self) -> Mapping[str, str]:
@@ -33,7 +33,7 @@ class Picture(Protocol):
         ...
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
-        """The scene of one state (nx,) with the hints (see `HINTS`) and constants given.
+        """The scene of one state (nx,) with the hints (see `HINTS`) and parameters given.
 
         Raises:
             ShapeError: The state or a hint has the wrong shape, or is not finite.

@@ -1,6 +1,6 @@
 """Drawing primitives of a picture, in metres; no robot, no task, no pygame.
 
-A room turns a model and a state into a `Scene`; `raster` turns a scene and a camera into pixels.
+A system turns a model and a state into a `Scene`; `raster` turns a scene and a camera into pixels.
 Legend: k number of points.
 """
 

@@ -1,4 +1,4 @@
-"""Turns pressed keys into an action, by a room's `Picture`; it knows no robot.
+"""Turns pressed keys into an action, by a system's `Picture`; it knows no robot.
 
 Actions are in -1 ... 1, one per control. Legend: na actions.
 """
@@ -25,7 +25,7 @@ def keyed_action(picture: Picture, model: Any, state: Array, pressed: Set[str], 
     """The action (na,) of the pressed keys; that of rest while space is down.
 
     Args:
-        picture: Picture of the robot's room.
+        picture: Picture of the robot's system.
         model: The robot.
         state: One state (nx,).
         pressed: Names of the keys that are down.

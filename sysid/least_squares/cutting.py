@@ -14,7 +14,7 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
-from ..data.problem import FitProblem
+from ..problem.problem import FitProblem
 from .segments import Segments
 
 
@@ -32,7 +32,7 @@ def cut(
     """Cut recordings into segments of `steps` (None: whole recordings).
 
     Segments start from `states` of every recording, (T+1, nx); None: from measured ones, or where states are measured in part,
-    from the simulation of the whole recording at the start constants.
+    from the simulation of the whole recording at the start parameters.
 
     Raises:
         OptionError: `steps` is not positive, or short segments of partly measured states have no free starts.
@@ -61,7 +61,7 @@ def cut(
     return Segments(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.stack(late), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.commands(t) for t in trajectories),
-        np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
+        np.stack([problem.initial_guess(t) for t in trajectories]), driven, carried, free,
         trajectories[0].substeps, problem.parts, exact and not len(carried), epsilon, one_sided,
     )  # fmt: skip
 
@@ -75,14 +75,14 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
     """States (T+1, nx) to start segments from: measured, or simulated with the entries that rows at a segment's start show."""
     if problem.full_state or (problem.whole and problem.initial_state is None):
         return problem.states_at_rows(trajectory)
-    start = problem.guess(trajectory)[None]
+    start = problem.initial_guess(trajectory)[None]
     if horizon >= trajectory.num_steps:
         return start
     controls = problem.controls(trajectory)[None]
-    states, _ = problem.simulator.rollout(start, controls, problem.constants, substeps=trajectory.substeps)
+    states, _ = problem.simulator.rollout(start, controls, problem.parameter_values, substeps=trajectory.substeps)
     simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
     for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
-        told = problem.guess(trajectory.on_grid.window(trajectory.times[begin], trajectory.times[-1]))
+        told = problem.initial_guess(trajectory.on_grid.window(trajectory.times[begin], trajectory.times[-1]))
         # A guess does not know what it leaves at rest (a motor's filter); a number of a quaternion is at rest by chance.
         known = told != rest
         if (layout := layout_of(problem.simulator)) is not None:

@@ -1,6 +1,6 @@
 """State entries that only commands drive, at the starts of segments: recordings are simulated from their first rows.
 
-Legend: K candidates, M recordings, T rows, R rows of a batch, p constants, nx state, nu controls.
+Legend: K candidates, M recordings, T rows, R rows of a batch, p parameters, nx state, nu controls.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array
 
-from ..data.problem import FitProblem
-from ..data.view import Commands, delayed
+from ..problem.problem import FitProblem
+from ..problem.recording_parameters import Commands, delayed
 
 
 def commanded(
@@ -23,7 +23,7 @@ def commanded(
     theta: Array,
     substeps: int,
 ) -> Array:
-    """Commands that act in rows (R, L) of recordings (R,) at constants (R, p), with their latency and gain: (R, L, nu).
+    """Commands that act in rows (R, L) of recordings (R,) at parameters (R, p), with their latency and gain: (R, L, nu).
 
     Rows are those of `commands`, which may be parts of a recording's rows, of `substeps` physics steps each.
     """
@@ -56,9 +56,9 @@ def followed(
     count = len(commands)
     each, recording = np.repeat(thetas, count, axis=0), np.tile(np.arange(count), len(thetas))
     rows = np.tile(np.arange(steps * parts), (len(each), 1))
-    constants: Parameters = type(problem.constants).from_vector(problem.vectors(each))
+    parameter_values: Parameters = type(problem.parameter_values).from_vector(problem.vectors(each))
     controls = commanded(problem, commands, recording, rows, each, substeps // parts)
-    states, status = problem.simulator.rollout(origins[recording], controls, constants, substeps=substeps // parts)
+    states, status = problem.simulator.rollout(origins[recording], controls, parameter_values, substeps=substeps // parts)
     return states[:, ::parts].reshape(len(thetas), count, steps + 1, -1), (status == 0).reshape(len(thetas), count)
 
 

@@ -2,14 +2,14 @@ r"""Bounded nonlinear least squares by Levenberg-Marquardt, with optional unknow
 
 .. math:: \min_{\theta, z} \tfrac12 \sum_s \| r_s(\theta, z_s) \|^2 \quad\text{subject to}\quad \ell \le \theta \le u
 
-In identification theta are the constants (in their fit coordinates) and z_s the unknown initial state of segment s. Every
+In identification theta are the parameters (in their fit coordinates) and z_s the unknown initial state of segment s. Every
 iteration solves the damped linear problem *with* its bounds exactly (BVLS), so that a start at a bound does not stall:
 
 .. math:: \min_{d, e} \sum_s \| r_s + J_s d + K_s e_s \|^2 + \lambda (\| D d \|^2 + \| E e \|^2)
    \quad\text{subject to}\quad \ell \le \theta + d \le u
 
 The e_s are eliminated block by block through a QR factorisation. D, E hold the largest column norms seen so far (More 1978),
-the damping follows Nielsen (1999). Legend: S blocks, p constants, n unknowns per block, q rows of a compressed block.
+the damping follows Nielsen (1999). Legend: S blocks, p parameters, n unknowns per block, q rows of a compressed block.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Outcome(StrEnum):
         """Reason and remedy in one sentence."""
         return {
             "cost": "converged: the cost no longer falls",
-            "step": "converged: the constants no longer move",
-            "noise": "converged: the constants move by nothing beside their errors",
+            "step": "converged: the parameters no longer move",
+            "noise": "converged: the parameters move by nothing beside their errors",
             "gradient": "converged: the gradient vanishes",
             "zero": "converged: the residual is zero to rounding",
             "iterations": "stopped at the largest number of iterations: raise `max_iterations`",
@@ -98,7 +98,7 @@ class LevenbergOptions:
     cost_tolerance: float = 1e-12
     """Stop when an accepted step lowers the cost by less than this fraction."""
     step_tolerance: float = 1e-12
-    """Stop when no constant moves by more than this [fit coordinate]."""
+    """Stop when no parameter moves by more than this [fit coordinate]."""
     gradient_tolerance: float = 1e-12
     """Stop when the cosine between residual and every free column of J is below this."""
     deviations: float = 0.0
@@ -167,7 +167,7 @@ class _Step(NamedTuple):
     predicted: float
     """Decrease of the linear model's cost by the step."""
     reduced: Array
-    """[J r] (N, p + 1) of the constants, damped block unknowns eliminated."""
+    """[J r] (N, p + 1) of the parameters, damped block unknowns eliminated."""
 
 
 def start_state(system: System, theta: Array, blocks: Array, options: LevenbergOptions) -> LevenbergState:

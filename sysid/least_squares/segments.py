@@ -4,12 +4,12 @@ A segment of L steps starts from x_0 (measured, or unknown) and predicts x_{k+1}
 regression, L = T single shooting, in between lies multiple shooting. Residuals r_k = compare(x_k, y_k) / sigma for k = 1 ... L,
 and k = 0 too where x_0 is unknown. Derivatives come from the chain
 
-.. math:: S_{k+1} = A_k S_k + C_k, \qquad S_0 = 0 \text{ (constants)}, \; S_0 = I \text{ (initial state)}
+.. math:: S_{k+1} = A_k S_k + C_k, \qquad S_0 = 0 \text{ (parameters)}, \; S_0 = I \text{ (initial state)}
 
 through `Simulator.linearize` where it is exact, or from central differences of whole rollouts, all columns in one batch.
 Entries that only commands drive (`FitProblem.driven`: a muscle's pressure) are no unknowns where a segment starts within a
-recording, but functions of the constants: a simulation from the recording's first row gives their values there.
-Legend: S segments, L steps, m channels, p constants, n tangent, K candidates, d driven.
+recording, but functions of the parameters: a simulation from the recording's first row gives their values there.
+Legend: S segments, L steps, m channels, p parameters, n tangent, K candidates, d driven.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array
 
-from ..data import deadline
-from ..data.problem import FitProblem
-from ..data.stamps import between, slopes_when_seen, when_seen
-from ..data.view import ACTING, POSE, Commands
+from ..problem import deadline
+from ..problem.problem import FitProblem
+from ..problem.recording_parameters import ACTING, POSE, Commands
+from ..problem.stamps import between, slopes_when_seen, when_seen
 from .driven import commanded, followed
 
 MAX_STATES, MAX_NUMBERS = 4_000_000, 1_000_000
 """Largest numbers of state entries, and of entries of derivatives, that one call of the simulator returns."""
 MOST_KNOWN = 100
-"""Approximate number of constants whose `driven_starts` are remembered."""
+"""Approximate number of parameters whose `driven_starts` are remembered."""
 
 
 NOTHING = 1e-7
@@ -51,7 +51,7 @@ class Derivative(NamedTuple):
 
     residual: Array
     """(S, L', m)"""
-    constants: Array
+    parameter_values: Array
     """(S, L', m, p)"""
     starts: Array
     """(S, L', m, n), or (S, L', m, 0) where the starts are known."""
@@ -88,7 +88,7 @@ class Segments:
     commands: tuple[Commands, ...]
     """Commands of whole recordings, in parts of rows."""
     origins: Array
-    """Initial states of recordings by `FitProblem.guess`, (recordings, nx)."""
+    """Initial states of recordings by `FitProblem.initial_guess`, (recordings, nx)."""
     driven: NDArray[np.intp]
     """(d,) entries of the state that only commands drive; see the module docstring."""
     carried: NDArray[np.intp]
@@ -106,7 +106,7 @@ class Segments:
     one_sided: bool = False
     """Whether differences along starts are one-sided: half the rollouts."""
     _commanded: dict[bytes, tuple[Array, NDArray[np.bool_]]] = field(default_factory=dict, init=False, repr=False)
-    """Constants -> result of `driven_starts`, as starts are moved one by one at the same constants."""
+    """Parameters -> result of `driven_starts`, as starts are moved one by one at the same parameters."""
 
     @property
     def first(self) -> int:
@@ -131,7 +131,7 @@ class Segments:
     # --- prediction ------------------------------------------------------------------------------------------------
 
     def rollout(self, theta: Array, starts: Array) -> Predicted:
-        """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s."""
+        """Predictions for parameters (R, p) and starts (R, nx) of rows R = i S + s."""
         count = len(self.starts)
         rows = max(1, MAX_STATES // ((self.controls.shape[1] + 1) * self.problem.simulator.nx))
         if len(self.carried):
@@ -152,10 +152,10 @@ class Segments:
         """Predictions of segments (R,), as `rollout` gives them."""
         deadline.check()
         begin_at, known = self._begun(which, theta, starts)
-        constants: Parameters = type(self.problem.constants).from_vector(self.problem.vectors(theta))
+        parameter_values: Parameters = type(self.problem.parameter_values).from_vector(self.problem.vectors(theta))
         acting = self._acting(which, theta)
         substeps = self.substeps // self.parts
-        states, status = self.problem.simulator.rollout(begin_at, acting, constants, substeps=substeps)
+        states, status = self.problem.simulator.rollout(begin_at, acting, parameter_values, substeps=substeps)
         rows = states[:, :: self.parts]
         seen = rows if not self.late.any() else when_seen(self.problem, states, self.late[which])
         return Predicted(rows, seen, (status == 0) & known)
@@ -176,7 +176,7 @@ class Segments:
         return Predicted(states, seen, good)
 
     def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
-        """Controls of segments (R,) at constants (R, p), (R, L parts, nu)."""
+        """Controls of segments (R,) at parameters (R, p), (R, L parts, nu)."""
         problem = self.problem
         if not set(ACTING) & set(problem.free) and problem.view.latency == 0.0 and problem.view.command_gain == 1.0:
             return self.controls[which]
@@ -184,7 +184,7 @@ class Segments:
         return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps // self.parts)
 
     def _begun(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Starts (R, nx) of segments (R,) with driven entries at constants (R, p), and whether these are known."""
+        """Starts (R, nx) of segments (R,) with driven entries at parameters (R, p), and whether these are known."""
         later, known = self.begins[which] > 0, np.ones(len(which), dtype=np.bool_)
         if not len(self.driven) or not later.any():
             return starts, known
@@ -219,7 +219,7 @@ class Segments:
     def compare(self, states: Array, theta: Array | None = None) -> Array:
         """Residuals (i S, L', m) of states (i S, L+1, nx), when values were seen; zero where nothing was measured.
 
-        Constants (i S, p) matter where those of the recordings are free.
+        Parameters (i S, p) matter where those of the recordings are free.
         """
         repeats = len(states) // len(self.values)
         values = np.tile(self.values[:, self.first :], (repeats, 1, 1))
@@ -265,7 +265,7 @@ class Segments:
     # --- derivatives -----------------------------------------------------------------------------------------------
 
     def derivative(self, theta: Array, starts: Array) -> Derivative:
-        """Residuals and their derivatives at constants (p,) and starts (S, nx).
+        """Residuals and their derivatives at parameters (p,) and starts (S, nx).
 
         Raises:
             DataError: The simulation diverges at this point.
@@ -279,12 +279,12 @@ class Segments:
             )
         residual = self.compare(seen, each)
         make = self._by_chain if self.exact else self._by_differences
-        constants, unknown = make(theta, starts, states, residual)
-        if not (np.isfinite(constants).all() and np.isfinite(unknown).all()):
+        parameter_values, unknown = make(theta, starts, states, residual)
+        if not (np.isfinite(parameter_values).all() and np.isfinite(unknown).all()):
             where = self.problem.decode(theta)
             raise DataError(f"the derivatives of the simulation are not finite at {where}; try `jacobian='differences'`")
         present = self.present[..., None]
-        return Derivative(residual, np.where(present, constants, 0.0), np.where(present, unknown, 0.0))
+        return Derivative(residual, np.where(present, parameter_values, 0.0), np.where(present, unknown, 0.0))
 
     def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
         """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near.
@@ -303,11 +303,11 @@ class Segments:
             along_starts[:, : seen.shape[1], :, unknown] = seen
             size = np.abs(seen).max(axis=(0, 2))
             lasting = unknown[size[-part // 5 :].max(axis=0) > GONE * size.max(axis=0)]
-        constants = self._along_unknowns(theta, starts, list(range(p)), residual)
+        parameter_values = self._along_unknowns(theta, starts, list(range(p)), residual)
         along_starts[..., lasting] = apart._along_starts(theta, starts, lasting, residual)
         size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
         along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding, which must not cause a step
-        return constants, along_starts
+        return parameter_values, along_starts
 
     def _felt(self, theta: Array, starts: Array, states: Array) -> NDArray[np.intp]:
         """Unknowns of the starts that change the seen values there or, bit by bit, the state a row later, which is complete.
@@ -320,8 +320,8 @@ class Segments:
         row, count = self.cut(0, 1), max(1, MAX_STATES // states[:, 0].size)
         felt = np.zeros(len(unknown), dtype=np.bool_)
         for sign in (-1.0, 1.0):
-            untold = np.flatnonzero(~felt)
-            for places in (untold[begin : begin + count] for begin in range(0, len(untold), count)):
+            not_given = np.flatnonzero(~felt)
+            for places in (not_given[begin : begin + count] for begin in range(0, len(not_given), count)):
                 ends = [self._moved(theta, starts, len(theta) + int(j), sign)[1] for j in unknown[places]]
                 moved = np.concatenate(ends)
                 after = row.rollout(np.repeat(theta[None], len(moved), axis=0), moved).states[:, 1]
@@ -339,7 +339,7 @@ class Segments:
     def _along_unknowns(
         self, theta: Array, starts: Array, places: list[int], residual: Array, signs: tuple[float, ...] = (-1.0, 1.0)
     ) -> Array:
-        """Derivatives along some unknowns, constants first, (S, L', m, q)."""
+        """Derivatives along some unknowns, parameters first, (S, L', m, q)."""
         each = max(1, MAX_STATES // (len(signs) * len(starts) * (self.controls.shape[1] + 1) * self.problem.simulator.nx))
         parts = [np.zeros((*residual.shape, 0))]
         for begin in range(0, len(places), each):
@@ -348,7 +348,7 @@ class Segments:
         return np.concatenate(parts, axis=-1)
 
     def _moved(self, theta: Array, starts: Array, j: int, sign: float) -> tuple[Array, Array, float]:
-        """Constants (p,) and starts (S, nx) with unknown number j moved, constants first; and the size of the move."""
+        """Parameters (p,) and starts (S, nx) with unknown number j moved, parameters first; and the size of the move."""
         if j < len(theta):
             lower, upper = self.problem.theta_bounds
             end = theta.copy()
@@ -378,7 +378,7 @@ class Segments:
         """S_{k+1} = A_k S_k + C_k; the residual's derivatives along the columns of S are differences of `compare` only."""
         del starts, residual
         simulator, p = self.problem.simulator, len(theta)
-        rows = max(1, MAX_NUMBERS // (simulator.n * (simulator.n + simulator.nu + len(self.problem.constants.names()))))
+        rows = max(1, MAX_NUMBERS // (simulator.n * (simulator.n + simulator.nu + len(self.problem.parameter_values.names()))))
         parts = [self._chain(theta, states, slice(begin, begin + rows)) for begin in range(0, len(states), rows)]
         derivative = np.concatenate(parts)
         return derivative[..., :p], derivative[..., p:]
@@ -422,7 +422,7 @@ class Segments:
         return np.stack([part._along(seen, chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
 
     def _driven_slopes(self, theta: Array) -> Array:
-        """Derivatives of `driven_starts` along the constants, by central differences, (S, d, p)."""
+        """Derivatives of `driven_starts` along the parameters, by central differences, (S, d, p)."""
         ends = [self._moved(theta, self.starts, j, sign) for sign in (-1.0, 1.0) for j in range(len(theta))]
         low, high = np.split(self.driven_starts(np.stack([end for end, _, _ in ends]))[0], 2)
         width = np.subtract(*np.split(np.array([offset for _, _, offset in ends]), 2)[::-1])
@@ -444,14 +444,14 @@ class Segments:
         """A_k (S, n, n) and C_k (S, n, p), in fit coordinates, of k = 0 ... L-1; many steps per call of the simulator."""
         problem = self.problem
         simulator, count = problem.simulator, len(states)
-        constants, slopes = problem.decode(theta), problem.slopes(theta)
-        size = simulator.n * (simulator.n + simulator.nu + len(constants.names()))
+        parameter_values, slopes = problem.decode(theta), problem.slopes(theta)
+        size = simulator.n * (simulator.n + simulator.nu + len(parameter_values.names()))
         steps = max(1, MAX_NUMBERS // (size * count))
         for begin in range(0, self.horizon, steps):
             end = min(begin + steps, self.horizon)
             x = np.ascontiguousarray(np.swapaxes(states[:, begin:end], 0, 1).reshape(-1, simulator.nx))
             u = np.ascontiguousarray(np.swapaxes(self.controls[:, begin:end], 0, 1).reshape(-1, simulator.nu))
-            found = simulator.linearize(x, u, constants, substeps=self.substeps)
+            found = simulator.linearize(x, u, parameter_values, substeps=self.substeps)
             A = found.A.reshape(end - begin, count, *found.A.shape[1:])
             C = found.C[:, :, problem.columns].reshape(end - begin, count, simulator.n, -1) * slopes
             yield from zip(A, C, strict=True)

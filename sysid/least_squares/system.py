@@ -1,6 +1,6 @@
 """Weighted residuals of all segments as a nonlinear least-squares problem for Levenberg-Marquardt.
 
-Legend: S segments, L steps, m channels, p constants, n tangent, K candidates.
+Legend: S segments, L steps, m channels, p parameters, n tangent, K candidates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HUBER = 2.0
 
 @dataclass(frozen=True, eq=False)
 class ShootingSystem:
-    """Weighted residuals of segments, as `levenberg.System`; priors of constants are one more block of rows."""
+    """Weighted residuals of segments, as `levenberg.System`; priors of parameters are one more block of rows."""
 
     segments: Segments
     sigma: Array
@@ -59,7 +59,7 @@ class ShootingSystem:
         weight = (np.sqrt(self.huber / np.maximum(size, self.huber)) if np.isfinite(self.huber) else 1.0) / self.sigma
         weight = np.broadcast_to(weight, size.shape)[..., None]
         count = len(blocks)
-        columns = (derivative.starts * weight, derivative.constants * weight, derivative.residual[..., None] * weight)
+        columns = (derivative.starts * weight, derivative.parameter_values * weight, derivative.residual[..., None] * weight)
         rows = np.concatenate(columns, axis=-1).reshape(count, -1, sum(c.shape[-1] for c in columns))
         prior = self._prior_rows(theta, rows.shape[2])
         if derivative.starts.shape[-1] == 0:

@@ -1,6 +1,6 @@
 """Reports of fits: files and pages."""
 
-from ..judgement.sentences import as_flags
+from ..diagnostics.sentences import as_flags
 from .beat import Beat
 from .files import save
 from .rows import rows_in_words, save_rows

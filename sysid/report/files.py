@@ -9,7 +9,7 @@ import tomli_w
 from softgym_envs.core.files import read_toml, write_atomically, write_json
 from softgym_envs.core.parameters import UNEXPLAINED, UNUSABLE
 
-from ..judgement.result import FitResult
+from ..diagnostics.result import FitResult
 from .page import render
 
 
@@ -38,7 +38,7 @@ def save(result: FitResult, directory: str | Path, *, page: bool = True) -> Path
 def copy_constants(source: Path, target: Path, unusable: tuple[str, ...], missing: tuple[str, ...] = ()) -> None:
     """Copy a fit.toml as the result of all stages; appears whole or not at all.
 
-    It is marked where a stage that gave some constants (`unusable`) failed, or stages are `missing`.
+    It is marked where a stage that gave some parameters (`unusable`) failed, or stages are `missing`.
     """
     document = read_toml(source)
     provenance = {name: value for name, value in document["provenance"].items() if name != UNUSABLE}
@@ -49,7 +49,7 @@ def copy_constants(source: Path, target: Path, unusable: tuple[str, ...], missin
 
 
 def _reservation(result: FitResult) -> dict[str, str]:
-    """Reason why the constants must not be used, or only with care."""
+    """Reason why the parameters must not be used, or only with care."""
     headline = result.diagnostics[0].sentence()
     if not result.usable:
         return _mark(headline)

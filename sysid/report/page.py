@@ -1,4 +1,4 @@
-"""One self-contained HTML page per fit: verdict in words, table of constants, plots, provenance."""
+"""One self-contained HTML page per fit: diagnostic in words, table of parameters, plots, provenance."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from softgym_envs.core.page import BLUE, GREY, INK, ORANGE, embed, new_figure, plain_axes, render_page
+from softgym_envs.data.page import BLUE, GREY, INK, ORANGE, embed, new_figure, plain_axes, render_page
 
-from ..judgement.result import Estimate, FitResult
+from ..diagnostics.result import Estimate, FitResult
 
 
 def render(*results: FitResult) -> str:
@@ -41,7 +41,7 @@ def figures(result: FitResult) -> dict[str, Any]:
 
 
 def _intervals(result: FitResult) -> Any:
-    """Plot every constant on its own allowed range, 0 ... 1 in fit coordinates."""
+    """Plot every parameter on its own allowed range, 0 ... 1 in fit coordinates."""
     figure = new_figure(9, 0.55 * len(result.estimates) + 0.9)
     axes = figure.add_subplot()
     for row, estimate in enumerate(result.estimates):

@@ -8,11 +8,11 @@ import numpy as np
 
 from softgym_envs.core.files import write_atomically
 
-from ..methods.online import HorizonResult
+from ..fitting.online import HorizonResult
 
 
 def save_rows(found: HorizonResult, state_names: tuple[str, ...], path: Path) -> None:
-    """Write times, constants, their standard deviations, states, seconds and excess per row as CSV [SI]."""
+    """Write times, parameters, their standard deviations, states, seconds and excess per row as CSV [SI]."""
     deviations = tuple(f"{name}.std" for name in found.names)
     header = ("time [s]", *found.names, *deviations, *state_names, "processor [s]", "excess")
     columns = [found.times[:, None], found.mean, found.std, found.states, found.seconds[:, None], found.excess[:, None]]

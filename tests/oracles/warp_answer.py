@@ -18,8 +18,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from softgym_envs.core import warp_engine  # noqa: F401  (sets Warp up)
-from softgym_envs.core.warp_memory import Memory, stage
+from softgym_envs.engines.warp import engine as warp_engine  # noqa: F401  (sets Warp up)
+from softgym_envs.engines.warp.memory import Memory, stage
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Question(NamedTuple):
     """(1, nx)"""
     controls: Array
     """(1, T, 1)"""
-    constants: Array
+    parameter_values: Array
     """(1, 2) stiffness and length at rest"""
     cotangent: Array
     """(1, T+1, nx)"""
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
     """(1, nx)"""
     controls: Array
     """(1, T, 1)"""
-    constants: Array
+    parameter_values: Array
     """(1, 2)"""
 
 
@@ -160,7 +160,7 @@ def pull_springs(now: int, wound: wp.float64, rest_length: wp.float64, stiffness
 
 def check_kernel(
     world: World,
-    constants: wp.array2d(dtype=wp.float64),
+    parameter_values: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
@@ -170,9 +170,9 @@ def check_kernel(
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):
-    """All substeps of row b; see `core.warp_engine` for the arguments, and `reference` for the same in NumPy."""
+    """All substeps of row b; see `engines.warp.engine` for the arguments, and `reference` for the same in NumPy."""
     b = wp.tid()
-    batch = constants.shape[0]
+    batch = parameter_values.shape[0]
     motor = state.shape[1] - 1
     none = wp.vec3d(_zero, _zero, _zero)
     for t in range(horizon):
@@ -189,7 +189,7 @@ def check_kernel(
                 tape.forces[now, 2 * r + 1] = none
             wound = state[now, motor]
             state[new, motor] = wound + world.dt * (wp.clamp(controls[b, t, 0], -_one, _one) - wound)
-            pull_springs(now, wound, constants[b, 1], constants[b, 0], world, tape)
+            pull_springs(now, wound, parameter_values[b, 1], parameter_values[b, 0], world, tape)
             for r in range(tape.rods.shape[1]):
                 rod = tape.rods[now, r]
                 q = rotation_of(rod)
@@ -233,17 +233,17 @@ def rows_question() -> Question:
     """Five rows without cotangent, springs stretched in some and slack in others; one row is over after a group of four."""
     one = question()
     state = one.state * np.linspace(1.0, 1.4, 5)[:, None]
-    constants = np.stack([np.linspace(1.3, 1.7, 5), np.linspace(2.0, 3.0, 5)], axis=1)
-    return Question(state, np.repeat(one.controls, 5, axis=0), constants, np.zeros((5, 3, WIDTH)))
+    parameter_values = np.stack([np.linspace(1.3, 1.7, 5), np.linspace(2.0, 3.0, 5)], axis=1)
+    return Question(state, np.repeat(one.controls, 5, axis=0), parameter_values, np.zeros((5, 3, WIDTH)))
 
 
-def reference(state: NDArray[Any], controls: NDArray[Any], constants: NDArray[Any]) -> NDArray[Any]:
+def reference(state: NDArray[Any], controls: NDArray[Any], parameter_values: NDArray[Any]) -> NDArray[Any]:
     """States (T+1, nx) of one row: nx numbers, (T, 1), (2,); real or complex."""
     states = [np.array(state)]
     for u in controls[:, 0]:
         x = states[-1]
         for _ in range(SUBSTEPS):
-            x = _step(x, u, *constants)
+            x = _step(x, u, *parameter_values)
         states.append(x)
     return np.stack(states)
 
@@ -281,7 +281,7 @@ def _moved(rod: NDArray[Any], f0: NDArray[Any], f1: NDArray[Any]) -> NDArray[Any
 
 def known_answer(asked: Question) -> Answer:
     """Answer that Warp must find: d f / d x_i = Im f(x + i h e_i) / h, exact to rounding."""
-    given = [part[0] for part in (asked.state, asked.controls, asked.constants)]
+    given = [part[0] for part in (asked.state, asked.controls, asked.parameter_values)]
 
     def slope(which: int, entry: tuple[int, ...]) -> float:
         moved = [part.astype(complex) for part in given]

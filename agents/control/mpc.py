@@ -1,0 +1,285 @@
+"""Receding-horizon control: plan over a short horizon, apply the first control, shift the plan, plan again.
+
+`ILQGController` replans by iLQG; `SamplingController` by MPPI (Williams et al., ICRA 2017) or, at temperature 0, by
+predictive sampling (Howell et al., 2022), on control splines. Both are policies `controller(state, t) -> control` and keep the
+shifted plan between calls: call `reset()` before a new episode. The simulator they plan in need not be the one they control.
+
+Legend: S samples, T horizon in control steps, P knots, nu control.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Simulator, check_array, check_number
+
+from .cost import Cost
+from .ilqg import ILQGOptions, plan_ilqg
+from .plan import (
+    CountedSimulator,
+    Plan,
+    StepCount,
+    UnstablePlanError,
+    check_splines,
+    control_scale,
+    own_entries,
+    spline_matrix,
+    total_cost,
+)
+
+Array = NDArray[np.float64]
+
+
+class PlanningTimes(NamedTuple):
+    """Wall time of planning, over all plans since the last reset."""
+
+    plans: int
+    median: float
+    """[s]"""
+    p95: float
+    """[s]"""
+    longest: float
+    """[s]"""
+    real_time_factor: float
+    """Time for which a plan is used over the mean time to make it: real time if above 1."""
+    missed: float
+    """Fraction of plans that took longer to make than they are used."""
+
+
+def planning_times(seconds: list[float], period: float) -> PlanningTimes:
+    """Statistics of planning times [s] of plans that are used for `period` [s] each.
+
+    >>> planning_times([0.1, 0.1, 0.4], period=0.2).missed
+    0.3333333333333333
+    """
+    if not seconds:
+        return PlanningTimes(0, np.nan, np.nan, np.nan, np.nan, np.nan)
+    values = np.array(seconds)
+    return PlanningTimes(
+        len(values),
+        float(np.median(values)),
+        float(np.percentile(values, 95)),
+        float(values.max()),
+        float(period / values.mean()),
+        float(np.mean(values > period)),
+    )
+
+
+@dataclass(eq=False)
+class ILQGController:
+    """MPC by iLQG, started from the shifted plan; between two plans it follows the feedback law of the last one.
+
+    Raises:
+        ShapeError: `controls` is not (T, nu) or not finite.
+        OptionError: `replan_every` is not in 1 ... T.
+    """
+
+    simulator: Simulator
+    cost: Cost
+    controls: Array
+    """(T, nu) first guess; its length is the horizon"""
+    substeps: int = 1
+    """Physics steps per control step"""
+    parameters: Parameters | None = None
+    """Parameters of the planner's simulator; E rows plan robustly, see `plan_ilqg`"""
+    options: ILQGOptions = field(default_factory=lambda: ILQGOptions(max_iterations=3))
+    first_options: ILQGOptions = field(default_factory=ILQGOptions)
+    """Options of the first plan of an episode, which has no warm start"""
+    replan_every: int = 1
+    """Control steps between plans"""
+    plan: Plan | None = field(default=None, init=False)
+    seconds: list[float] = field(default_factory=list, init=False)
+    """Wall time of every plan"""
+    steps: StepCount = field(default_factory=StepCount, init=False)
+    """Simulator steps of all plans"""
+
+    def __post_init__(self) -> None:
+        self.controls = check_array("controls", self.controls, (None, self.simulator.nu))
+        check_splines(len(self.controls), 1, self.replan_every)
+        self._age = 0
+
+    def reset(self) -> None:
+        """Forget the plan and the statistics."""
+        self.plan, self._age, self.seconds, self.steps = None, 0, [], StepCount()
+
+    def __call__(self, state: Array, t: int) -> Array:
+        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`. `t` is not used: the horizon moves along."""
+        state = own_entries(self.simulator, state)
+        if self.plan is None or self._age >= self.replan_every:
+            self._replan(state)
+        assert self.plan is not None
+        self._age += 1
+        return self.plan.policy(state, self._age - 1)
+
+    def _replan(self, state: Array) -> None:
+        """Make a new plan; if the simulation fails under the shifted one, keep the old plan's feedback."""
+        began = time.perf_counter()
+        controls = self.controls if self.plan is None else self.plan.shifted(self._age)
+        options = self.first_options if self.plan is None else self.options
+        try:
+            plan = plan_ilqg(
+                self.simulator,
+                self.cost,
+                state,
+                controls=controls,
+                substeps=self.substeps,
+                parameters=self.parameters,
+                options=options,
+            )
+        except UnstablePlanError:
+            if self.plan is None:
+                raise
+        else:
+            self.plan, self._age = plan, 0
+            self.steps = StepCount(*(a + b for a, b in zip(self.steps, plan.steps, strict=True)))
+        self.seconds.append(time.perf_counter() - began)
+
+    @property
+    def times(self) -> PlanningTimes:
+        """Planning time since the last reset."""
+        return planning_times(self.seconds, self.replan_every * self.substeps * self.simulator.dt)
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Settings of sampling in `SamplingController`.
+
+    Raises:
+        OptionError: A value out of its range.
+    """
+
+    samples: int = 64
+    """Samples S; the first is the present plan without noise."""
+    knots: int = 6
+    """P knots of the linear control spline over the horizon"""
+    noise: float = 0.2
+    """Standard deviation of a knot, as a fraction of the control's half range"""
+    temperature: float = 0.1
+    """MPPI weights exp(-(J - min J) / (temperature std J)); 0: the best sample wins (predictive sampling)"""
+    iterations: int = 1
+    """Rounds of sampling per plan"""
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("samples", 2), ("knots", 1), ("iterations", 1)):
+            check_number(name, getattr(self, name), low=lowest, whole=True)
+        for name in ("noise", "temperature"):
+            check_number(name, getattr(self, name), low=0.0)
+
+
+def mix(knots: Array, costs: Array, temperature: float) -> Array:
+    """MPPI: the mean of the samples' knots with weights exp(-(J - min J) / (temperature std J)); failed ones weigh 0.
+
+    Args:
+        knots: (S, P, nu)
+        costs: (S,); infinite for failed rows.
+        temperature: 0 returns the best sample; the first row (the plan so far) if all fail.
+    """
+    good = np.isfinite(costs)
+    if not good.any():
+        return np.asarray(knots[0])
+    best = int(np.argmin(costs))
+    spread = temperature * float(costs[good].std())
+    if spread == 0.0:
+        return np.asarray(knots[best])
+    weights = np.zeros(len(costs))
+    weights[good] = np.exp(-(costs[good] - costs[best]) / spread)
+    return np.asarray(np.einsum("s,spj->pj", weights / weights.sum(), knots))
+
+
+@dataclass(eq=False)
+class SamplingController:
+    """MPC by sampling: S noisy control splines, one batched rollout, and their best or exponentially weighted mean.
+
+    Needs no derivatives and no smoothness. Deterministic for a given `rng`.
+
+    Raises:
+        OptionError: `replan_every` is not in 1 ... T, or more knots than control steps.
+    """
+
+    simulator: Simulator
+    cost: Cost
+    horizon: int
+    """T"""
+    rng: np.random.Generator
+    substeps: int = 1
+    """Physics steps per control step"""
+    parameters: Parameters | None = None
+    """Parameters of the planner's simulator; with E rows a sample's cost is the mean over them"""
+    options: SamplingOptions = field(default_factory=SamplingOptions)
+    replan_every: int = 1
+    """Control steps between plans"""
+    seconds: list[float] = field(default_factory=list, init=False)
+    """Wall time of every plan"""
+
+    def __post_init__(self) -> None:
+        check_splines(self.horizon, self.options.knots, self.replan_every)
+        self._spline = spline_matrix(self.horizon, self.options.knots)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the plan and the statistics, but not the state of the random numbers."""
+        lower, upper = self.simulator.control_bounds
+        self.knots = np.tile(np.clip(0.0, lower, upper), (self.options.knots, 1))
+        self.controls = self._spline @ self.knots
+        self._counted = CountedSimulator(self.simulator, self.substeps)
+        self._age, self.seconds = 0, []
+
+    def __call__(self, state: Array, t: int) -> Array:
+        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`. `t` is not used: the horizon moves along."""
+        if not self.seconds or self._age >= self.replan_every:
+            self._replan(check_array("state", own_entries(self.simulator, state), (self.simulator.nx,)))
+        self._age += 1
+        return np.asarray(self.controls[self._age - 1])
+
+    def _replan(self, state: Array) -> None:
+        began = time.perf_counter()
+        if self._age:
+            self.knots = self._shift() @ self.knots
+        for _ in range(self.options.iterations):
+            self._improve(state)
+        self.controls, self._age = self._spline @ self.knots, 0
+        self.seconds.append(time.perf_counter() - began)
+
+    def _shift(self) -> Array:
+        """Matrix (P, P) that shifts the spline's knots by the age of the plan; the last one is held."""
+        count = self.options.knots
+        if count == 1:
+            return np.ones((1, 1))
+        place = np.arange(count) + self._age * (count - 1) / max(self.horizon - 1, 1)
+        return np.asarray(np.maximum(0.0, 1.0 - np.abs(np.minimum(place, count - 1.0)[:, None] - np.arange(count))))
+
+    def _improve(self, state: Array) -> None:
+        options = self.options
+        noise = self.rng.standard_normal((options.samples, *self.knots.shape))
+        noise[0] = 0.0
+        knots = self.knots + options.noise * control_scale(self.simulator) * noise
+        knots = np.clip(knots, *self.simulator.control_bounds)
+        controls = self._spline @ knots
+        rows = 1 if self.parameters is None else self.parameters.batch or 1
+        controls = np.repeat(controls, rows, axis=0)
+        starts = np.repeat(state[None], len(controls), axis=0)
+        states, status = self._counted.rollout(starts, controls, self._constants(rows))
+        costs = total_cost(self.cost.value(states, controls), status)
+        self.knots = mix(knots, costs.reshape(-1, rows).mean(axis=1), options.temperature)
+
+    def _constants(self, rows: int) -> Parameters | None:
+        """Parameters of every sample under every row."""
+        if rows == 1 or self.parameters is None:
+            return self.parameters
+        return type(self.parameters).from_vector(np.tile(self.parameters.to_matrix(rows), (self.options.samples, 1)))
+
+    @property
+    def steps(self) -> StepCount:
+        """Simulator steps of all plans since the last reset."""
+        return self._counted.steps
+
+    @property
+    def times(self) -> PlanningTimes:
+        """Planning time since the last reset."""
+        return planning_times(self.seconds, self.replan_every * self.substeps * self.simulator.dt)

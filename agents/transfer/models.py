@@ -1,0 +1,113 @@
+"""Models that conditions plan in: our engine under some parameters, with forces or a correction; networks; or the ground truth.
+
+Legend: B starts, T control steps, E rows of parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Simulator
+
+from ..control.cost import Cost
+from ..control.plan import in_simulator, own_entries
+from ..models.borrowed import BorrowedSlopes
+from ..models.forcing import ClockCost, ForcedSimulator
+from .definition import Condition, Job, Study
+from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, full_states, identify, stream
+from .task import Identified, TransferTask
+
+Array = NDArray[np.float64]
+
+SHORT_HORIZON = 8
+"""Horizon of receding-horizon conditions in control steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A condition's model for planning."""
+
+    simulator: Simulator
+    parameters: Parameters | None
+    """E rows, the reference first; None: the simulator's own"""
+    cost: Cost
+    substeps: int
+    ground_truth_steps: dict[str, int] = field(default_factory=lambda: {"train": 0, "validation": 0})
+    """Steps of the ground truth spent to make the model."""
+    forced: ForcedSimulator | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    """Further facts about the model, for the record."""
+
+    @property
+    def rows(self) -> int:
+        """Number E of rows."""
+        return (self.parameters.batch or 1) if self.parameters is not None else 1
+
+    def states(self, state: Array, t: int = 0) -> Array:
+        """Convert states of the robot, or of a world with further entries, at this control step to states of this simulator."""
+        if self.forced is not None:
+            return self.forced.timed(own_entries(self.forced.simulator, state), t)
+        world = self.simulator.simulator if isinstance(self.simulator, BorrowedSlopes) else self.simulator
+        return own_entries(world, in_simulator(world, state))
+
+    def parameter_values(self, batch: int) -> Parameters | None:
+        """Parameters of `batch` times E rows, E running fastest."""
+        if self.parameters is None:
+            return None
+        return type(self.parameters).from_vector(np.tile(self.parameters.to_matrix(self.rows), (batch, 1)))
+
+    def reference(self) -> Parameters | None:
+        """Parameters of the first row."""
+        return None if self.parameters is None else self.parameters.row(0)
+
+
+def build_model(case: TransferTask, study: Study, job: Job, condition: Condition, out: Path) -> Model:
+    """The model of a condition; conditions with data read or make the fit of their data set."""
+    rng = stream(study, MODEL, job.budget, job.dataset, job.seed)
+    if condition.model == "ground_truth":
+        ground_truth = case.ground_truth()
+        if study.difference_step == 0:
+            ground_truth = BorrowedSlopes(ground_truth, case.native(), case.best())
+        return Model(ground_truth, case.ground_truth_values(), case.cost(ground_truth), study.substeps)
+    native = case.native()
+    cost = case.cost(native)
+    if condition.model == "network":
+        from ..models.network import train_networks
+
+        data = full_states(case.recorded(), study, job.budget, job.dataset)
+        fit_steps = identify(case, study, job.budget, job.dataset, out).ground_truth_steps
+        network = train_networks(native, data.train, substeps=study.substeps, rng=rng)
+        return Model(network, None, cost, 1, fit_steps, detail={"network_error": network.networks.error})
+    if condition.model == "forces":
+        scale = study.force * case.force_scale()
+        horizon = study.horizon + (SHORT_HORIZON if study.kind == "mpc" else 0)
+        forced = ForcedSimulator(native, scale, study.ensemble - 1 or 1, horizon, int(rng.integers(2**31)))
+        return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), study.substeps, forced=forced)
+    if not condition.data:
+        plain = {"nominal": case.default, "true": case.best}
+        if condition.model == "drawn":
+            return Model(native, case.drawn(rng, condition.factor), cost, study.substeps)
+        if condition.model in plain:
+            return Model(native, plain[condition.model](), cost, study.substeps)
+        return Model(native, draw(case.default(), case.wide(), study.ensemble, rng), cost, study.substeps)
+    record = identify(case, study, job.budget, job.dataset, out)
+    if condition.model == "residual":
+        data = full_states(case.recorded(), study, job.budget, job.dataset)
+        fit = Identified(record.parameters, EmpiricalParameters(record.samples), record.note)
+        try:
+            native, note = case.residual(data, fit, rng)
+        except DataError as error:
+            note = f"no correction: {error}"
+        detail = {"residual": note}
+        return Model(native, fit.parameters, case.cost(native), study.substeps, record.ground_truth_steps, detail=detail)
+    rows = record.parameters
+    if condition.model == "posterior":
+        rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: study.ensemble])
+    return Model(native, rows, cost, study.substeps, record.ground_truth_steps)

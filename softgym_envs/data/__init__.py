@@ -1,0 +1,1 @@
+"""Recordings: files, tables, sensors, pages of reports."""

@@ -1,0 +1,1 @@
+"""How a batch of rows is stepped: Warp, Numba, MuJoCo; caches of compiled kernels."""

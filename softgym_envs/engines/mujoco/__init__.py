@@ -1,0 +1,1 @@
+"""MuJoCo as a ground truth: our models, and the user's MJCF."""

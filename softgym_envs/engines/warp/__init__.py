@@ -1,0 +1,1 @@
+"""Kernels of NVIDIA Warp, on CPU and CUDA."""

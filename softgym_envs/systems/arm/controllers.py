@@ -1,0 +1,46 @@
+"""Baseline controllers of the elbow's tasks: a reflex that sees the error, and one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.simulator import Array
+
+Controller = Callable[[Array], Array]
+GAIN, RATE = 0.3, 0.095
+"""Excitation per rad of error, and per rad/s."""
+
+
+def reflex(envs: Any) -> Controller:
+    """Excitation = activation +- (gain * error - rate * speed): integrates until the error is zero.
+
+    So it needs no estimate of the load; the muscle that is not needed relaxes.
+    """
+
+    def act(observation: Array) -> Array:
+        _, speed, biceps, triceps, error = np.asarray(observation, dtype=np.float64).T
+        change = GAIN * error - RATE * speed
+        excitation = np.stack([biceps + change, triceps - change], axis=1)
+        both = np.clip(excitation, 0.0, 1.0)
+        return np.asarray(2.0 * both - 1.0)
+
+    return act
+
+
+def blind(envs: Any) -> Controller:
+    """Reflex whose target is always 1.45 rad, the middle of the range."""
+    seeing = reflex(envs)
+
+    def act(observation: Array) -> Array:
+        initial_guess = np.array(observation, dtype=np.float64)
+        initial_guess[:, 4] = 1.45 - initial_guess[:, 0]
+        return seeing(initial_guess)
+
+    return act
+
+
+CONTROLLERS = {name: {"heuristic": reflex, "blind": blind} for name in ("ArmReach-v0", "ArmHold-v0")}
+"""Id -> name -> factory of a policy; see `core.system.System.controllers`."""

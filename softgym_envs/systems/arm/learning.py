@@ -1,0 +1,10 @@
+"""Settings of reinforcement learning on the arm system's ids; see `agents.learning.rl.settings`."""
+
+from typing import Any
+
+PPO: dict[str, Any] = {
+    "n_steps": 32, "batch_size": 256, "n_epochs": 6, "learning_rate": 2e-3, "final_rate": 0.0, "gamma": 0.97,
+    "policy_kwargs": {"net_arch": [64, 64], "log_std_init": -0.7},
+}  # fmt: skip
+LEARNING: dict[str, dict[str, dict[str, Any]]] = {"ArmReach-v0": {"ppo": PPO}, "ArmHold-v0": {"ppo": PPO}}
+"""Id -> algorithm -> changes to the usual settings."""

@@ -1,0 +1,87 @@
+"""The box over its table as a scene, and pushed by keys.
+
+Pure functions of model and state: one state always gives one picture. Legend: k trail points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.parameters import Parameters
+from ...core.simulator import check_array
+from ...rendering.colors import CAP, RING, TRAIL, TUBE
+from ...rendering.picture import shown
+from ...rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
+from .model import BoxModel
+
+Array = NDArray[np.float64]
+
+
+class BoxPicture:
+    """Draws and drives the box; see `rendering.picture.Picture`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1-3": "push back along an axis", "space": "let go"}
+
+    def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
+        """Box and table, with the hint "trail"."""
+        table = float(parameters.to_vector()[parameters.names().index("table")])
+        return box_scene(simulator.model, state, table, **shown(hints, "trail"))
+
+    def followed(self, model: BoxModel, state: Array) -> Array:
+        """The centre, (3,) [m]."""
+        return np.array([state[0], 0.0, state[1]]) if model.planar else np.array(state[:3])
+
+    def heading_action(self, model: BoxModel, state: Array, heading: Array) -> Array:
+        """The largest force along the heading."""
+        return np.array([heading[0], 0.0]) if model.planar else np.array([heading[0], heading[1], 0.0])
+
+    def rest_action(self, model: BoxModel) -> Array:
+        """No force, (nu,)."""
+        return np.zeros(len(model.control_names))
+
+
+PICTURE = BoxPicture()
+
+
+def box_scene(model: BoxModel, state: Array, table: float = 0.0, *, trail: Array | None = None) -> Scene:
+    """Everything visible of the box.
+
+    Args:
+        model: Geometry.
+        state: One state, (nx,) or longer (a mismatched model's).
+        table: Height of the table [m].
+        trail: Earlier places (k, 3) [m], oldest first.
+
+    Raises:
+        ShapeError: An argument has the wrong shape, or is not finite.
+    """
+    state = check_array("state", state, (None,))[: model.layout.nx]
+    corners, signs = model.corners(state), model.signs
+    if model.planar:  # drawn as deep as it is high
+        depth = np.array([0.0, model.half_size[-1], 0.0])
+        corners = np.vstack([corners - depth, corners + depth])
+        signs = np.vstack([np.subtract(signs, (0, 1, 0)), np.add(signs, (0, 1, 0))])
+    size = float(np.max(model.half_size))
+    middle = corners.mean(axis=0)
+    ground = GroundGrid(
+        lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table),
+        (float(middle[0]), float(middle[1])),
+        12.0 * size,
+        spacing=2.0 * size,
+    )
+    parts: list[Primitive] = [ground]
+    for a, b in combinations(range(len(corners)), 2):
+        if np.count_nonzero(signs[a] != signs[b]) == 1:
+            marked = signs[a][0] > 0 and signs[b][0] > 0  # the face towards the body's x, so that turns are seen
+            parts.append(Segment(corners[a], corners[b], 0.16 * size, RING if marked else TUBE))
+    parts += [Sphere(corner, 0.11 * size, CAP) for corner in corners]
+    if trail is not None:
+        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.1 * size, TRAIL))
+    aim = np.array([middle[0], middle[1], 0.5 * (middle[2] + table)])
+    extent = max(6.0 * size, 1.2 * float(middle[2] - table) + 2.0 * size)
+    return Scene(tuple(parts), aim, extent, None, azimuth=-0.5 * np.pi)

@@ -1,0 +1,124 @@
+"""Bones, muscles and activations as a scene, and the body driven by keys. Pure functions of model and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...core.parameters import Parameters
+from ...core.simulator import Array, check_array
+from ...muscles.picture import THICK, muscle_color
+from ...rendering.colors import CAP, GOAL, OBSTACLE, ROD, TRAIL
+from ...rendering.picture import BasePicture, shown
+from ...rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail, extent_of
+from .model import BodyModel
+from .muscle_kernels import lengths_and_arms
+
+BODY_FLOOR = -0.9
+"""[m]"""
+
+
+class BodyPicture(BasePicture):
+    """Draws and drives the upper body; see `rendering.picture.Picture`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"arrows": "right shoulder and elbow", "1-9": "one joint alone"}
+
+    def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
+        """Bones and hands, with the hints "trail" and "goal"."""
+        return body_scene(simulator.model, state, **shown(hints, "trail", "goal"))
+
+    def followed(self, model: BodyModel, state: Array) -> Array:
+        """The right hand, (3,) [m]."""
+        return np.asarray(model.hand(state[None, : model.n])[0])
+
+    def heading_action(self, model: BodyModel, state: Array, heading: Array) -> Array:
+        """Flex the first joint, and the fourth if there is one."""
+        action = self.rest_action(model)
+        if model.muscles is None:
+            action[0], action[min(3, model.n - 1)] = heading[0], heading[1]
+            return np.clip(action, -1.0, 1.0)
+        arms = lengths_and_arms(model.routes, state[None, : model.n])[1][0]  # pulls that raise the coordinates
+        wish = heading[0] * arms[:, 0] + heading[1] * arms[:, min(3, model.n - 1)]
+        action[: len(wish)] = np.clip(wish / np.abs(arms).max(), 0.0, 1.0) * 2.0 - 1.0
+        return action
+
+    def rest_action(self, model: BodyModel) -> Array:
+        """No torques, muscles off."""
+        return np.repeat([-1.0, 0.0], [len(model.muscle_names), len(model.motors)])
+
+
+PICTURE = BodyPicture()
+
+
+def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, goal: Array | None = None) -> Scene:
+    """Scene of everything visible.
+
+    Args:
+        model: Structure.
+        state: One state (nx,).
+        trail: Earlier places of the right hand (k, 3) [m], oldest first.
+        goal: Wanted place of the right hand (3,) [m].
+
+    Raises:
+        ShapeError: An argument has the wrong shape, or is not finite.
+    """
+    q = check_array("state", state, (None,))[None, : model.n]
+    parts: list[Primitive] = [
+        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), BODY_FLOOR), (0.1, 0.0), 3.0, 0.25)
+    ]
+    if any(body.name == "torso" for body in model.tree.bodies):
+        neck, hips = np.array([0.0, 0.0, 0.02]), np.array([0.0, 0.0, -0.5])
+        parts.append(Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE))
+        parts += [Segment(hips, neck, 0.14, ROD), Sphere(np.array([0.0, 0.0, 0.2]), 0.1, CAP)]
+    bones = _bones(model, q)
+    parts += bones
+    if model.muscles is not None:
+        parts += _muscles(model, q, state[2 * model.n :])
+    hand = model.hand(q)[0]
+    parts.append(Sphere(hand, 0.035, muscle_color(1.0)))
+    if goal is not None:
+        parts.append(Sphere(check_array("goal", goal, (3,)), 0.025, GOAL, front=0.1))
+    if trail is not None:
+        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
+    look_at = np.array([0.1, 0.0, -0.28])
+    extent = extent_of(np.array([part.center for part in bones if isinstance(part, Sphere)]), look_at, 0.78)
+    return Scene(tuple(parts), look_at, extent, None, azimuth=-0.2 * np.pi, elevation=0.4)
+
+
+def _bones(model: BodyModel, q: Array) -> list[Primitive]:
+    """Bones from every joint to the next ones, and on to the hands."""
+    mechanism, tree = model.mechanism, model.tree
+    places = dict(zip(tree.coordinates, mechanism.origins(q)[0], strict=True))
+    carrier = {joint.child: joint for joint in tree.ordered}
+
+    def begin(body: str) -> Array:
+        """Position of the joint that moves a body; the origin, if none does."""
+        while body in carrier:
+            if carrier[body].name in places:
+                return np.asarray(places[carrier[body].name])
+            body = carrier[body].parent
+        return np.zeros(3)
+
+    ends = [(begin(joint.parent), places[joint.name]) for joint in tree.moving]
+    ends += [(begin(frame.body), mechanism.pose(frame.name, q)[1][0]) for frame in tree.frames]
+    parts: list[Primitive] = []
+    for start, end in ends:
+        if np.linalg.norm(end - start) > 1e-6:
+            parts += [Segment(start, end, 0.05, ROD), Sphere(end, 0.032, CAP)]
+    return parts
+
+
+def _muscles(model: BodyModel, q: Array, activations: Array) -> list[Primitive]:
+    """Muscles from point to point of their paths, through surfaces; thicker and redder where active."""
+    parts: list[Primitive] = []
+    for active, points in zip(np.clip(activations, 0.0, 1.0), model.muscle_points(q), strict=True):
+        color = muscle_color(active)
+        width = 0.5 * (THICK[0] + float(active) * (THICK[1] - THICK[0]))
+        parts += [Segment(start, end, width, color) for start, end in pairwise(points)]
+    return parts
+
+
+__all__ = ["PICTURE", "BodyPicture", "body_scene"]

@@ -1,1 +1,0 @@
-"""Recordings and the constants to identify from them: problems, checks, noise."""

@@ -1,0 +1,1 @@
+"""Judgement of a fit: intervals, diagnostics, validation."""

@@ -1,0 +1,301 @@
+"""From the end of a minimisation to a `FitResult`: uncertainty, identifiability, diagnostics, errors on held-out data.
+
+Shared by every method. Legend: S segments, L' compared rows, m channels, p parameters, n tangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.simulator import Array
+
+from ..least_squares.levenberg import IterLog
+from ..least_squares.system import ShootingSystem, channel_scale
+from ..problem.problem import FitProblem
+from .hold_out_test import elsewhere
+from .intervals import doubted, estimates_of, pressed, widened
+from .model_form import LeftOpen, Unlike, Varied, by_chance, change, left_open
+from .one_sided import one_sided
+from .residuals import WeightedResiduals, is_rounding, weighted_residuals
+from .result import FitResult, provenance_of
+from .rules import ESTIMATED, Evidence, diagnostics, misfit
+from .scan import Compatible, model_error, scan
+from .score_test import held
+from .segment_length_test import longer
+from .uncertainty import (
+    Identifiability,
+    PosteriorParameters,
+    analyse,
+    clustered_covariance,
+    combinations,
+    correlation_in_time,
+    quantile_95,
+)
+from .validation import open_loop, trace
+from .whiteness import Whiteness, whiteness
+
+NOTHING = 0.3
+"""Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise, whose
+errors are far below the sensors' least noise."""
+NEGLIGIBLE = 0.05
+"""Share of the half width by noise below which an error of the model is ignored."""
+CREEP, SLOWLY = 0.1, 1.0
+"""Moves of the parameters by one more step [standard deviations], where a method stopped at its last iteration: up to the first
+nothing is reported, up to the second intervals are widened by the move."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """Final state of a method."""
+
+    method: str
+    theta: Array
+    """(p,)"""
+    starts: Array
+    """(S, nx)"""
+    converged: bool
+    message: str
+    log: tuple[IterLog, ...]
+    start_costs: tuple[float, ...]
+    seconds: float
+
+
+def judge(
+    problem: FitProblem,
+    system: ShootingSystem,
+    ending: Ending,
+    *,
+    errors: str = "independent",
+    compared: bool = True,
+    scanned: bool = True,
+    varied: Mapping[str, Varied] | None = None,
+    alike: Mapping[str, Unlike] | None = None,
+    unit: bool = False,
+    lengthened: bool = False,
+) -> FitResult:
+    """Assemble the result.
+
+    Args:
+        problem: What was fitted.
+        system: Segments and the final weights.
+        ending: Where the method stopped.
+        compared: Whether to compute errors of predictions, which takes estimates of many initial states, and one-sided
+            bounds: not for a fit that is only a start, or that shows what another lacks.
+        scanned: Whether to scan the values that the model's own error allows (`.scan`).
+        varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.laws`).
+        alike: What the model assumes to be alike in words -> effects of differences (`.laws`).
+        errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
+        unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
+        lengthened: Whether a fit that short segments explain is tested over longer ones (`.longer`).
+
+    Raises:
+        OptionError: Unknown `errors`.
+    """
+    if errors not in ("independent", "clustered"):
+        raise OptionError(f"errors is {errors!r}, allowed are 'independent' and 'clustered'")
+    weighted = weighted_residuals(system, ending.theta, ending.starts)
+    rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
+    chi2, variance, quantile = _noise_level(problem, weighted)
+    faint = rounding or (unit and chi2 < NOTHING)
+    found, by_noise = _identifiable(problem, weighted, variance, errors, quantile)
+    converged, message, crept = _at_minimum(problem, ending, weighted, rounding, by_noise)
+    theta, starts = _back_along_null(problem, system, ending, found), ending.starts
+    noise = quantile * np.sqrt(variance)
+    compatible = _compatible(system, theta, starts, weighted, faint, noise) if scanned else ()
+    doubts = doubted(problem, theta, found, quantile)
+    sides = (
+        (None,) * len(theta)
+        if rounding or not converged or not compared
+        else one_sided(system, theta, starts, variance=variance, doubted=doubts)
+    )
+    opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)
+    unsure = np.sum([crept, *(each.reach for each in opened if each.allowed)], axis=0)
+    estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
+    covariance = widened(found.covariance, theta, quantile, compatible, unsure)
+    parameters, view = problem.decode(theta), problem.view_at(theta)
+    loop = open_loop(problem, parameters, view=view) if compared else ()
+    tested = None if faint else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
+    if tested is not None and not tested.white and varied and not unit:
+        tested = _without(system, varied, theta, starts, weighted, found.seen) or tested
+    from_measured = problem.full_state and not system.segments.free
+    evidence = Evidence(
+        problem, found, estimates, converged, message, chi2, weighted.dof,
+        0.0 if faint else correlation_in_time(weighted.in_time), errors, ending.start_costs,
+        pressed(problem, ending.theta, found), loop, compatible,
+        tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _carried(problem, ending),
+    )  # fmt: skip
+    if problem.candidate_causes and converged and tested is not None and misfit(evidence) <= 1.0:
+        reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+        told = held(
+            system, theta, starts, weighted, found.seen, varied or {},
+            inverse=by_noise, half_width=reach, noise=noise, least=float(unit),
+        )  # fmt: skip
+        evidence = replace(evidence, held=told)
+    if converged and tested is not None and misfit(evidence) <= 1.0:
+        evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted, covariance))
+    if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
+        evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
+    return FitResult(
+        method=ending.method, parameters=parameters, start=problem.parameter_values, estimates=estimates,
+        combinations=combinations(found, theta, quantile, problem.specs),
+        posterior=_of_the_robot(problem, theta, covariance),
+        noise=dict(_noise(problem, system)), noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
+        singular_values=tuple(float(s) for s in found.singular_values), diagnostics=diagnostics(evidence), log=ending.log,
+        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters, view),
+        seconds=ending.seconds, provenance=provenance_of(problem),
+        spec=problem.spec, misfit=misfit(evidence), view=view,
+    )  # fmt: skip
+
+
+def _carried(problem: FitProblem, ending: Ending) -> tuple[str, ...]:
+    """Patterns of state entries that segments within a recording took over from each other."""
+    return problem.carried if len(problem.carried_entries) and len(ending.starts) > len(problem.split.train) else ()
+
+
+def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[float, float, float]:
+    """Reduced chi square, the variance of weighted residuals that counts as noise, and its 95 % quantile."""
+    known = problem.known_noise is not None
+    chi2 = float(weighted.residual @ weighted.residual) / max(weighted.dof, 1)
+    # Noise estimated from recordings has an error itself: larger residuals replace it.
+    variance = chi2 if not known else max(1.0, chi2) if problem.noise_estimated else 1.0
+    freedom = int(2 * weighted.dof / ESTIMATED) if problem.noise_estimated else weighted.dof
+    return chi2, variance, quantile_95(known and not problem.noise_estimated, freedom)
+
+
+def _identifiable(
+    problem: FitProblem, weighted: WeightedResiduals, variance: float, errors: str, quantile: float
+) -> tuple[Identifiability, Array]:
+    """Identifiability of the parameters with such errors, and the covariance (p, p) per unit of variance."""
+    prior = _prior_jacobian(problem) * np.sqrt(variance)
+    found = analyse(np.vstack([weighted.jacobian, prior]), variance, problem.specs)
+    by_noise = found.covariance / max(variance, 1e-300)
+    if errors == "clustered" and found.seen.shape[1]:
+        covariance = clustered_covariance(
+            weighted.jacobian, weighted.residual, weighted.cluster, found.seen, quantile, prior, variance
+        )
+        if weighted.basis.shape[2]:  # free starts follow the residuals and leave each cluster less than the noise
+            least, own = np.diag(found.covariance), np.diag(covariance)
+            grown = np.sqrt(np.maximum(least / np.where(own > 0, own, np.inf), 1.0))
+            covariance = covariance * np.outer(grown, grown)
+        found = Identifiability(found.singular_values, found.seen, found.null, found.structural, covariance)
+    return found, by_noise
+
+
+def _left_open(
+    system: ShootingSystem,
+    varied: Mapping[str, Varied],
+    alike: Mapping[str, Unlike],
+    theta: Array,
+    starts: Array,
+    weighted: WeightedResiduals,
+    inverse: Array,
+) -> tuple[LeftOpen, ...]:
+    """Changes of the parameters by every choice of the model, and by all that it assumes to be alike."""
+    given: dict[str, Any] = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
+    found = [LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items()]
+    found += [LeftOpen(cause, by_chance(system, unlike, **given), allowed=False) for cause, unlike in alike.items()]
+    return tuple(found)
+
+
+def _without(
+    system: ShootingSystem, varied: Mapping[str, Varied], theta: Array, starts: Array, weighted: WeightedResiduals, seen: Array
+) -> Whiteness | None:
+    """Whiteness without the effects of allowed choices; None where residuals still last, or where a choice diverges."""
+    moved = [change(system, other, theta, starts, weighted.project) for other in varied.values()]
+    columns = [rows for rows in moved if rows is not None]
+    if len(columns) < len(moved):
+        return None
+    q, _ = np.linalg.qr(np.column_stack([weighted.jacobian @ seen, *columns]))
+    along, there = q[:, seen.shape[1] :], weighted.present
+
+    def less(rows: Array) -> Array:
+        flat = rows.reshape(len(there), -1).copy()
+        flat[there] -= along @ (along.T @ flat[there])
+        return flat.reshape(rows.shape)
+
+    found = whiteness(less(weighted.in_time), lambda noise: less(weighted.left(noise, seen)))
+    return found if found.white else None
+
+
+def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:
+    """Posterior of the robot's parameters, with those of the recordings marginalised."""
+    places = [problem.free.index(name) for name in problem.own]
+    return PosteriorParameters(problem.own, theta[places], covariance[np.ix_(places, places)])
+
+
+def _at_minimum(
+    problem: FitProblem, ending: Ending, weighted: WeightedResiduals, rounding: bool, inverse: Array
+) -> tuple[bool, str, Array]:
+    """Whether the method converged, the reason, and distance to the minimum (p,): a Gauss-Newton step may win 1 % at most.
+
+    A method that stopped at its largest number of iterations has converged if such a step is within the noise (`CREEP`,
+    `SLOWLY`).
+
+    Args:
+        problem: What was fitted.
+        ending: Final state of the method.
+        weighted: Residuals there.
+        rounding: Whether these residuals are only rounding.
+        inverse: (p, p), (J'J + P)^-1 in the directions that the data see.
+    """
+    nothing = np.zeros(len(ending.theta))
+    gradient = weighted.jacobian.T @ weighted.residual
+    lower, upper = problem.theta_bounds
+    pushed = ((ending.theta <= lower) & (gradient > 0)) | ((ending.theta >= upper) & (gradient < 0))
+    free = weighted.jacobian[:, ~pushed]
+    if rounding or problem.prior or free.shape[1] == 0:
+        return ending.converged, ending.message, nothing
+    size = float(weighted.residual @ weighted.residual)
+    q, _ = np.linalg.qr(free / np.maximum(np.linalg.norm(free, axis=0), 1e-300))
+    share = float(np.sum((q.T @ weighted.residual) ** 2)) / max(size, 1e-300)
+    if not ending.converged:
+        variance = 1.0 if problem.known_noise is not None else size / max(weighted.dof, 1)
+        deviations = float(np.sqrt(share * size / variance))
+        if deviations > SLOWLY:
+            return False, ending.message, nothing
+        said = f"converged: one more step would move the parameters by {deviations:.1g} of their standard deviation"
+        if deviations <= CREEP:
+            return True, said, nothing
+        return True, f"{said}, and intervals reach so much farther", np.abs(inverse @ gradient)
+    # By chance alone the step lowers the cost by p / dof.
+    if share > 0.01 + 10 * len(gradient) / max(weighted.dof, 1):
+        return False, f"stopped away from a minimum: one more step would lower the cost by {100 * share:.0f} %", nothing
+    return True, ending.message, nothing
+
+
+def _prior_jacobian(problem: FitProblem) -> Array:
+    _, std = problem.prior_rows
+    return np.diag(np.where(np.isfinite(std), 1.0 / std, 0.0))
+
+
+def _back_along_null(problem: FitProblem, system: ShootingSystem, ending: Ending, found: Identifiability) -> Array:
+    """Move hidden parameters back to their start values along null directions, if that does not raise the cost."""
+    shift = found.null @ (found.null.T @ (problem.encode(problem.parameter_values) - ending.theta))
+    moved = np.clip(ending.theta + shift, *problem.theta_bounds)
+    before, after = system.costs(np.stack([ending.theta, moved]), ending.starts)
+    # Half a unit of cost is one standard deviation: the smallest change that noise lets one see.
+    return moved if after <= before + max(0.5, 1e-6 * before) else ending.theta
+
+
+def _compatible(
+    system: ShootingSystem, theta: Array, starts: Array, weighted: WeightedResiduals, faint: bool, noise: float
+) -> tuple[Compatible, ...]:
+    """Values of every parameter that the model's own error allows; () where it has none."""
+    error = 0.0 if faint else model_error(weighted.in_time)
+    return scan(system, theta, starts, error=error, noise=noise) if error > NEGLIGIBLE * noise else ()
+
+
+def _noise(problem: FitProblem, system: ShootingSystem) -> list[tuple[str, float]]:
+    """Channel -> sigma; tangent coordinates that share a name (as the state entry they move) get a number."""
+    found: dict[str, float] = {}
+    for name, value in zip(problem.channel_names, system.sigma, strict=True):
+        key, count = name, 2
+        while key in found:
+            key, count = f"{name}#{count}", count + 1
+        found[key] = float(value)
+    return list(found.items())

@@ -1,1 +1,0 @@
-"""Judgement of a fit: intervals, verdicts, validation."""

@@ -1,0 +1,1 @@
+"""Recordings and the parameters to identify from them: problems, checks, noise."""

@@ -1,0 +1,66 @@
+"""Tests whether the simulator's step is why a fit does not explain its data.
+
+Discretisation is part of a model: a block with 32 edges of its friction cone at 10 ms leaves residuals of twice the noise on
+recordings of the same block with 128 edges at 5 ms. Before other causes are tried, the fit is repeated in the simulator that
+the system's procedure names `finer`, from its result, and in still finer ones while they help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.procedure import Procedure
+
+from ..diagnostics.result import FitResult, remaining_share
+from ..diagnostics.step import in_steps_of
+from ..fitting.shooting import ShootingOptions, single_shooting
+from ..least_squares.levenberg import LevenbergOptions
+from ..problem.problem import FitProblem
+from .candidate_causes import NEARLY
+
+WORTH = 0.8
+"""Largest remaining share of the misfit for a cause: a test that fails by a little may pass in finer steps by chance."""
+PART = 0.5
+"""Largest remaining share of the misfit for steps to be named as a part of the cause."""
+BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=NEARLY))
+"""Options of the repeated fits, each from the end of another."""
+MOST, LESS = 4, 0.5
+"""Most refinements, and the share of the misfit below which each must bring it to go on."""
+
+
+def blamed(
+    procedure: Procedure, problem: FitProblem, result: FitResult, say: Callable[[str], None] = lambda what: None
+) -> FitResult:
+    """The result, with a diagnostic where finer steps explain what it does not; parameters stay those of its own simulator.
+
+    `say` is called with a line before every try.
+    """
+    if result.explained or procedure.finer is None or not result.usable:
+        return result
+    simulator, again, misfit = problem.simulator, result, np.inf
+    for _ in range(MOST):
+        simulator, misfit = procedure.finer(simulator), again.misfit
+        say(f"the model does not explain the data; trying steps of {simulator.dt:g} s")
+        start = simulator.default_parameters.replace(
+            **{name: getattr(again.parameters, name) for name in again.parameters.names()}
+        )
+        try:
+            again = single_shooting(in_steps_of(problem, simulator).replace(start=start), replace(BRIEF, begin=again.ended))
+        except DataError:
+            return result
+        if again.explained or again.misfit > LESS * misfit:
+            break
+    if not again.usable or again.misfit > (WORTH if again.explained else PART) * result.misfit:
+        return result
+    return result.with_diagnostic(
+        "step_matters", "warning", "dt", remaining_share(again, result), None,
+        before=problem.simulator.dt, after=simulator.dt, changed=problem.spec.differences(again.spec),
+        adequate=again.explained, told="; ".join(e.line() for e in again.estimates),
+    )  # fmt: skip
+
+
+__all__ = ["blamed"]

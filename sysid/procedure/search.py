@@ -1,0 +1,73 @@
+"""The search for what a fit lacks, candidate by candidate, within a budget of processor time.
+
+`diagnose`: "none" tries no candidate, "quick" tries as many as take no longer than the fit did, "full" tries all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar, get_args
+
+from softgym_envs.core.errors import OptionError, SoftgymError, shown
+
+from ..problem.deadline import OutOfTime, until
+
+T = TypeVar("T")
+Diagnose = Literal["none", "quick", "full"]
+
+
+class Search:
+    """See the module docstring."""
+
+    def __init__(self, diagnose: Diagnose = "full", spent: float = 0.0, say: Callable[[str], None] = lambda what: None) -> None:
+        """`spent` is the processor time of the fit [s]; `say` is called with a line before every candidate."""
+        if diagnose not in get_args(Diagnose):
+            raise OptionError(f"`diagnose` is {shown(diagnose)}, allowed are {', '.join(map(repr, get_args(Diagnose)))}")
+        self.begun = time.process_time()
+        self.end = {"none": 0.0, "quick": self.begun + spent, "full": float("inf")}[diagnose]
+        self.say, self.count, self.planned = say, 0, 0
+        self.done: list[str] = []
+        """Candidates that were tried."""
+        self.left_out: list[str] = []
+        """Candidates for which no time was left."""
+
+    @property
+    def skipped(self) -> list[str]:
+        """Candidates that were never tried."""
+        return [what for what in dict.fromkeys(self.left_out) if what not in self.done]
+
+    def plan(self, count: int) -> None:
+        """Announce further candidates."""
+        self.planned += count
+
+    def tried(self, what: str, attempt: Callable[[], T], why: str = "the model does not explain the data") -> T | None:
+        """Result of an attempt; None if there is no time for it."""
+        self.count += 1
+        now = time.process_time()
+        if now < self.end:
+            self.say(f"{why}; trying {what} ({self.count} of {max(self.planned, self.count)}{self._left(now)})")
+            try:
+                with until(self.end):
+                    found = attempt()
+                self.done.append(what)
+                return found
+            except OutOfTime:
+                pass
+            except SoftgymError:
+                self.done.append(what)
+                raise
+        self.left_out.append(what)
+        return None
+
+    def _left(self, now: float) -> str:
+        """Time left, in words: of the budget, or for all candidates if they take as long as those before."""
+        rest, all_of_them = self.end - now, float("inf")
+        if self.count > 1:
+            all_of_them = (now - self.begun) / (self.count - 1) * (max(self.planned, self.count) - self.count + 1)
+        if all_of_them < rest:
+            return f", about {all_of_them:.0f} s left"
+        return "" if rest == float("inf") else f", {rest:.0f} s left at most"
+
+
+__all__ = ["Diagnose", "Search"]
