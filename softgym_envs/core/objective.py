@@ -11,12 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .errors import OptionError
-
-Array = NDArray[np.float64]
+from .simulator import Array
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from .simulator import Array
 
 NEAR, WORSE = (9, 7, 5), 1.25
 """Numbers of rows of the cubic that moves a value: the first whose residual squares are at most `WORSE` times the last's."""

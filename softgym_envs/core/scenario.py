@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .parameters import Parameters
-from .simulator import Simulator
+from .simulator import Array, Simulator
 
-Array = NDArray[np.float64]
 BatchPolicy = Callable[[Array, int], Array]
 """States (B, nx) at control step t -> controls (B, nu)."""
 

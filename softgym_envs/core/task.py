@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import MissingDependencyError, OptionError, shown
+from .simulator import Array
 
-Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 LARGEST = 2**63

@@ -26,10 +26,8 @@ from ..data.hdf5 import read, write
 from .errors import DataError, FileFormatError, ShapeError
 from .files import doubled
 from .resampling import regridded
-from .simulator import Simulator, check_array
+from .simulator import Array, Simulator, check_array
 from .units import SI_UNITS
-
-Array = NDArray[np.float64]
 
 UNKNOWN: Array = np.zeros((0, 0))
 """Commands before a recording's first row, if unknown."""

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from .complementarity import ComplementarityForm
 from .errors import MissingDependencyError, OptionError
+from .simulator import Array
 from .step_derivatives import Steps, derivatives
 
-Array = NDArray[np.float64]
 DERIVATIVES = {"grad_f": "grad_f", "jac_g": "jac_g", "hess_lag": "hess_l"}
 """Option of a solver -> function of an earlier solver that is reused."""
 ROUNDS = 4

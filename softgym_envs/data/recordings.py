@@ -12,13 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import DataError, FileFormatError
+from ..core.simulator import Array
 from ..core.trajectory import UNKNOWN, Trajectory, TrajectorySet, means_between
 from .tables import Grid, header_names, header_units, read_table, uniform_grid
 
-Array = NDArray[np.float64]
 UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 IRREGULAR = "irregular"

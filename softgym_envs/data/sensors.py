@@ -15,15 +15,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import Akima1DInterpolator
 
 from ..core.errors import DataError, OptionError
 from ..core.procedure import Procedure
-from ..core.simulator import check_number
+from ..core.simulator import Array, check_number
 from ..core.trajectory import UNKNOWN, Trajectory, means_between
-
-Array = NDArray[np.float64]
 
 MAX_FRAME_GAP = 4
 """Largest distance of filmed rows in frames: frames between two rows are interpolated."""

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from ..core.errors import DataError, FileFormatError, shown
 from ..core.files import doubled, read_text
-from ..core.simulator import check_number
+from ..core.simulator import Array, check_number
 from ..core.units import to_si
 
-Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MOST_MISSING, EMPTIEST = 10_000, 20

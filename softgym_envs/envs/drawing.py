@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
+from ..core.simulator import Array
 from ..core.task import load
 from ..rendering.camera import Camera
 from ..rendering.picture import Picture, PointOverlay, check_hints
@@ -22,8 +20,6 @@ from ..rendering.pygame_view import Image, PygameRenderer
 from ..rendering.scene import Hud, Scene
 from ..rendering.video import write_gif
 from ..systems import system_of
-
-Array = NDArray[np.float64]
 
 
 class Drawable(Protocol):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
-from ..core.simulator import Simulator
+from ..core.simulator import Array, Simulator
 from ..core.task import Task, check_time
 from ..systems import system as load_system
 from .checks import checked_action
@@ -18,7 +18,6 @@ from .copies import Copied
 from .episodes import Episodes, Observation, Outcome
 from .making import make_episodes
 
-Array = NDArray[np.float64]
 _FIRST_ROW = np.zeros(1, dtype=np.intp)
 
 RENDER_MODES = ("human", "rgb_array")

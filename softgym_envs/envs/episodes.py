@@ -25,12 +25,11 @@ from ..core.base import BaseSimulator, check_state, embedded, model_width
 from ..core.contract import CheckedTask, Result, call
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
-from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
+from ..core.simulator import Array, IntArray, Simulator, Status, as_numbers, check_array
 from ..core.task import BoolArray, RemembersControls, Start, Task, check_options
 from .checks import bound, mark_failed
 from .settings import Settings, distribution, nominal_constants, warn_of_step, whole_steps
 
-Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
 
 _ALL = slice(None)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
+from ..core.simulator import Array
 from ..core.trajectory import Trajectory, TrajectorySet
 from ..rendering.camera import Camera
 from ..rendering.picture import Picture
@@ -24,7 +25,6 @@ from ..rendering.video import FrameRecorder, write_png, write_video
 from .drawing import picture_of, scene_of
 from .env import SoftgymEnv
 
-Array = NDArray[np.float64]
 Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
 """Observations (B, no) -> actions (B, na) in -1 ... 1."""
 

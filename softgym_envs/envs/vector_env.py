@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ShapeError, shown
-from ..core.simulator import Simulator, check_number
+from ..core.simulator import Array, Simulator, check_number
 from ..core.task import BoolArray, Task, check_time
 from ..systems import system as load_system
 from .checks import checked_action
@@ -22,7 +22,6 @@ from .env import checked_render_mode, draw_row, make_renderer, metadata, require
 from .episodes import Observation
 from .making import make_episodes
 
-Array = NDArray[np.float64]
 Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]
 
 AUTORESET_MODES = {mode.name.lower(): mode for mode in AutoresetMode}

@@ -13,17 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import StructureError
-from ..core.simulator import check_array
+from ..core.simulator import Array, check_array
 from ..core.transcription import casadi
 from ..mechanics.checks import check_known
 from ..mechanics.symbolic import fixed, places
 from ..mechanics.tree import WORLD, Tree
 from .paths import Muscle, Muscles, around_cylinder, around_sphere
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import OptionError
-
-Array = NDArray[np.float64]
+from ..core.simulator import Array
 
 NEAR_PLANE = 0.05
 """Points closer to the camera than this [m] are not drawn."""

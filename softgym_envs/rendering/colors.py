@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..core.simulator import Array
+
 Color = tuple[int, int, int]
 
 PAPER: Color = (248, 249, 251)

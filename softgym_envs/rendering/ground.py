@@ -15,11 +15,11 @@ import pygame
 import pygame.gfxdraw
 from numpy.typing import NDArray
 
+from ..core.simulator import Array
 from .camera import NEAR_PLANE, Camera
 from .colors import PAPER, SHADOW, Color, mix, to_ints
 from .scene import Arrow, GroundGrid, Marker, Prism
 
-Array = NDArray[np.float64]
 Size = tuple[int, int]
 
 LIGHT = np.array([-0.35, -0.25, 0.90]) / math.sqrt(0.35**2 + 0.25**2 + 0.90**2)

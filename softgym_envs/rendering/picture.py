@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
+from ..core.simulator import Array
 from .scene import Scene
-
-Array = NDArray[np.float64]
 
 HINTS = ("goal", "velocity", "trail", "pose", "rays", "way")
 """Hints that a scene may show beside the robot: a point (3,) [m], a velocity (3,) [m/s], earlier positions (k, 3) [m],

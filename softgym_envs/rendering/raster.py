@@ -13,12 +13,11 @@ import numpy as np
 import pygame
 from numpy.typing import NDArray
 
+from ..core.simulator import Array
 from .camera import NEAR_PLANE, Camera
 from .colors import PAPER, mix, to_ints
 from .ground import draw_arrow, draw_ground, draw_marker, draw_prisms, draw_shadow, hidden_by_ground
 from .scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
-
-Array = NDArray[np.float64]
 
 SUPERSAMPLING = 2
 PIECE = 0.16

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.simulator import Array
 from .colors import GRID, GROUND, Color
 
-Array = NDArray[np.float64]
 Height = Callable[[Array, Array], Array]
 """Ground height [m] at points x, y [m] of any shape."""
 

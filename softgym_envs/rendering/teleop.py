@@ -10,11 +10,9 @@ from collections.abc import Set
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.simulator import Array
 from .picture import Picture
-
-Array = NDArray[np.float64]
 
 ARROWS = {"up": (1.0, 0.0), "down": (-1.0, 0.0), "left": (0.0, 1.0), "right": (0.0, -1.0)}
 """Key -> direction: away from the viewer, and to the left."""

@@ -14,12 +14,11 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from ..fork import ForkLock
 from ..kernel_cache import load_whole
 from .buffers import Packed
 from .engine import LOADING
-
-Array = NDArray[np.float64]
 
 
 class RowKernel:

@@ -9,13 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import DataError, OptionError
 from ...core.parameters import Parameters
+from ...core.simulator import Array
 from ...core.trajectory import Trajectory
-
-Array = NDArray[np.float64]
 
 PERIOD = 1 / 148
 """Time between two frames [s]; [Pfrommer2020]'s cameras."""

@@ -10,13 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import lie
+from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .experiments import posed
-
-Array = NDArray[np.float64]
 
 FLIGHT_ROWS = 6
 """Rows that count as flight at least, however early a box strikes, or if its poses do not show when."""

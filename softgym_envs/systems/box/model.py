@@ -16,14 +16,11 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import lie
 from ...core.errors import StructureError
 from ...core.layout import QUATERNION, Field, StateLayout
-from ...core.simulator import check_number
-
-Array = NDArray[np.float64]
+from ...core.simulator import Array, check_number
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,16 +20,13 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.mismatch import Effect, Ladder, transmission
 from ...core.parameters import param
-from ...core.simulator import check_number
+from ...core.simulator import Array, check_number
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from .model import BoxModel
 from .parameters import BoxBody
-
-Array = NDArray[np.float64]
 
 SHARP = 2e-4
 """[m] Least radius of a corner's ball."""

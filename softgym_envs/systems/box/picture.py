@@ -10,16 +10,13 @@ from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.parameters import Parameters
-from ...core.simulator import check_array
+from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, RING, TRAIL, TUBE
 from ...rendering.picture import shown
 from ...rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
 from .model import BoxModel
-
-Array = NDArray[np.float64]
 
 
 class BoxPicture:

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from .model import BlockModel
 from .tasks import GOAL_THETA, GOAL_X
 
-Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
 
 AXLE = -0.04

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
 from ...core.parameters import Parameters
+from ...core.simulator import Array
 from ...core.trajectory import Trajectory
-
-Array = NDArray[np.float64]
 
 UNITS = {"x": "m", "y": "m", "theta": "rad"}
 

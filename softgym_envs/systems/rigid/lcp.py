@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import ShapeError
-from ...core.simulator import check_array
+from ...core.simulator import Array, check_array
 from ...engines.numba.engine import inner, kernel
 
-Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 MIN_PIVOT = 1e-11

@@ -17,13 +17,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import StructureError
 from ...core.layout import Field, StateLayout
-from ...core.simulator import check_number
+from ...core.simulator import Array, check_number
 
-Array = NDArray[np.float64]
 Point = tuple[float, float]
 
 LONGEST_LEVER = 10.0

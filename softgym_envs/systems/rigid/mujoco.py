@@ -23,17 +23,14 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.layout import Field
 from ...core.parameters import Parameters, param
-from ...core.simulator import check_number
+from ...core.simulator import Array, check_number
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from .mismatch import BLOCK, PARTICLES, empty_spec, harden, harden_block, lean, refinement
 from .model import BlockModel, ParticleModel
 from .parameters import BlockBody, particle_parameters
-
-Array = NDArray[np.float64]
 
 RADIUS = 0.05
 """Radius of a particle's ball [m]; its state is the ball's lowest point."""

@@ -10,16 +10,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.parameters import Parameters
-from ...core.simulator import check_array
+from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
 from ...rendering.picture import shown
 from ...rendering.scene import Arrow, GroundGrid, Height, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail, level
 from .model import BlockModel, ParticleModel
-
-Array = NDArray[np.float64]
 
 HEIGHT = 0.05
 """Height of the drawn block [m]."""

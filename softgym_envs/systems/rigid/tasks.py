@@ -16,15 +16,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
-from ...core.simulator import check_choice, check_number
+from ...core.simulator import Array, check_choice, check_number
 from ...core.task import BoolArray, Entry, Start
 from ...engines.numba.engine import inner, kernel
 from .model import BlockModel
-
-Array = NDArray[np.float64]
 
 OBS_MODES = ("sensors", "state")
 CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cost", "lost")

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from .crawling import crawling
 from .model import TensegrityModel
 
-Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
 
 

@@ -6,11 +6,9 @@ Legend: B batch, m motors, N nodes, K terms.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from .model import TensegrityModel
-
-Array = NDArray[np.float64]
 
 NODE = 6
 """Observed numbers per node: position and velocity."""

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError, StructureError
 from ...core.parameters import Parameters
-from ...core.simulator import IntArray, check_array
+from ...core.simulator import Array, IntArray, check_array
 from ...engines.warp import engine as warp_engine
 from ...engines.warp.buffers import KernelProgram
 from ...engines.warp.engine import WarpEngine
@@ -33,8 +32,6 @@ from .patch_stepping import patch_kernel
 from .residual import check_weights
 from .rods import Rod, RodState
 from .stepping import rollout_kernel, tension_kernel
-
-Array = NDArray[np.float64]
 
 _tension = wp.kernel(tension_kernel, enable_backward=False, module="unique")
 

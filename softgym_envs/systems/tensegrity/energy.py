@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import lie
+from ...core.simulator import Array
 from .experiments import thrown
 from .model import TensegrityModel
-
-Array = NDArray[np.float64]
 
 MOTIONS, DURATION, WINDOW = 48, 3.0, 0.5
 """Number of drops and throws at steps of 1 ms (fewer, `MIN_MOTIONS` at least, at shorter ones); their length, and that of the

@@ -9,15 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import lie
 from ...core.errors import SoftgymError
 from ...core.parameters import Parameters
-from ...core.simulator import Simulator, Status
+from ...core.simulator import Array, Simulator, Status
 from ...core.trajectory import Trajectory
-
-Array = NDArray[np.float64]
 
 
 def record_in_air(

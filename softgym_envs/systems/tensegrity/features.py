@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from ...core.task import Entry
 from ...engines.numba.engine import kernel
 from ...engines.warp.row_kernel import RowKernel
 from .model import TensegrityModel
 from .task_kernels import COM_X, COM_Y, COM_Z, GROUND, HEIGHT, HX, HY, NODE, OBSERVE, SCALE
 from .terrain import height_at
-
-Array = NDArray[np.float64]
 
 SPEED_BOUND = 50.0
 """[m/s] Observed velocities are clipped here."""

@@ -6,14 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import mujoco
-import numpy as np
-from numpy.typing import NDArray
 
 from ...core.mismatch import Effect, Ladder, MismatchedModel, transmission
+from ...core.simulator import Array
 from .model import TensegrityModel
 from .terrain import Terrain
-
-Array = NDArray[np.float64]
 
 LADDER = Ladder(
     (

@@ -18,14 +18,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import lie
 from ...core.errors import StructureError
 from ...core.layout import QUATERNION, Field, StateLayout
+from ...core.simulator import Array
 from .terrain import Terrain
-
-Array = NDArray[np.float64]
 
 
 def rod_field(count: int) -> Field:

@@ -38,18 +38,15 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError, ParameterError, StructureError
 from ...core.parameters import Parameters, param
-from ...core.simulator import check_array, check_number
+from ...core.simulator import Array, check_array, check_number
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from .mismatch import LADDER, built_on, free_centres, harden, spread_cables
 from .model import TensegrityModel, superball
 from .mujoco_ground import FOLLOW, add_footing, add_ground, footing, write_ground
 from .parameters import TensegrityBody, TensegrityParameters
-
-Array = NDArray[np.float64]
 
 STRONGEST_PULL = 1e9
 """[N] A bound that no cable reaches: MuJoCo's force range needs one."""

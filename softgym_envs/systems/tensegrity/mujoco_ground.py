@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core import lie
+from ...core.simulator import Array
 from .model import TensegrityModel
-
-Array = NDArray[np.float64]
 
 FOLLOW = 5
 """Integration steps for which a node's plane stays where it is."""

@@ -9,18 +9,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.parameters import Parameters
-from ...core.simulator import check_array
+from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, COMMAND, GOAL, ROD, SLACK, TRAIL, VELOCITY, as_color, tension_colors
 from ...rendering.picture import shown
 from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of
 from .controllers import rolling
 from .model import TensegrityModel
 from .terrain import Terrain
-
-Array = NDArray[np.float64]
 
 CABLE_WIDTH = 0.014
 """[m] on a robot whose longest rod is 1.684 m; scales with it."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from ...core import lie
 from ...core.errors import StructureError
+from ...core.simulator import Array
 from ...core.task import Start
 from .model import TensegrityModel
-
-Array = NDArray[np.float64]
 
 FLAT = 4e-6
 """Largest distance of a face's nodes from its plane, over the robot's radius: normals are rounded to 1e-6."""

@@ -18,12 +18,11 @@ from ...core import lie
 from ...core.errors import DataError, OptionError
 from ...core.parameters import Parameters
 from ...core.procedure import Experiment, Measurement, Procedure, Stage
+from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .experiments import record_in_air, record_throw
 from .model import TensegrityModel
 from .parameters import CONTACT, factor_names
-
-Array = NDArray[np.float64]
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
 """Parameters that a recording in the air determines (with the rods' mass known)."""

@@ -23,14 +23,12 @@ from typing import Any
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
+from ...core.simulator import Array
 from .contact import CONTACT_MARGIN, Footing, GroundPoint
 from .impulses import lever_of_end
 from .rods import Lever, Twist, point_velocity, resist, spin_up
-
-Array = NDArray[np.float64]
 
 FEATURES, UNITS, COEFFICIENTS = 10, 12, 7
 NUM_WEIGHTS = UNITS * (FEATURES + 1 + COEFFICIENTS) + COEFFICIENTS

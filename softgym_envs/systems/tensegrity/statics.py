@@ -6,17 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from ...core.errors import StructureError
 from ...core.files import read_toml
 from ...core.parameters import GivenParameters, Parameters
+from ...core.simulator import Array
 from .dynamics import TensegritySimulator
 from .model import TensegrityModel
 from .parameters import TensegrityBody, TensegrityParameters
-
-Array = NDArray[np.float64]
 
 UNIT = 0.1
 """Length in which form-finding computes, over the mean length of the rods: its first step is about one."""

@@ -9,18 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.parameters import Parameters
 from ...core.scenario import BatchPolicy, Noise, Scenario, StudyScene
-from ...core.simulator import Simulator
+from ...core.simulator import Array, Simulator
 from .model import TensegrityModel, prism, superball
 from .mujoco import native_constants
 from .picture import PICTURE
 from .poses import disturbance_scale
 from .residual import random_weights
-
-Array = NDArray[np.float64]
 
 SETTLING_STEPS = 2000
 """Physics steps on the ground before a run starts."""

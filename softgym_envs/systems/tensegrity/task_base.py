@@ -19,15 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import OptionError, ShapeError, shown
-from ...core.simulator import as_numbers, check_choice, check_number
+from ...core.simulator import Array, as_numbers, check_choice, check_number
 from ...core.task import BoolArray, Entry, Start
 from . import poses
 from .features import RowFeatures
 from .model import TensegrityModel
 from .poses import StartSpread
 from .task_kernels import NODE, V_ACROSS, V_ALONG, V_UP
-
-Array = NDArray[np.float64]
 
 OBS_MODES = ("sensors", "state")
 VELOCITY = np.array([V_ALONG, V_ACROSS, V_UP])

@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
 from ...core.objective import Objective
-from ...core.simulator import check_number
+from ...core.simulator import Array, check_number
 from ...core.task import BoolArray, Entry, Start
 from ...engines.warp.row_kernel import RowKernel
 from .features import HEADING, SPEED_BOUND, feel, to_world
@@ -39,8 +38,6 @@ from .task_kernels import (
     SUCCESS,
     TARGET_ALONG,
 )
-
-Array = NDArray[np.float64]
 
 ROLL = Objective(TensegrityModel.com_velocity, weights=(1.0, 0.5, 0.1), target=(1.0, 0.0, 0.0))
 """[Wang2020] V-C: (along, across, up) the command [m/s], weights [s^2/m^2]."""

@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import StructureError
+from ...core.simulator import Array
 from ...engines.numba.engine import inner, kernel
-
-Array = NDArray[np.float64]
 
 
 class HeightField(NamedTuple):

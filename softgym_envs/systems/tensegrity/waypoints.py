@@ -11,18 +11,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
-from ...core.simulator import check_number
+from ...core.simulator import Array, check_number
 from ...core.task import BoolArray, Entry, Start
 from ...engines.warp.row_kernel import RowKernel
 from .features import SPEED_BOUND
 from .reward_kernels import visit_terms
 from .task_base import VELOCITY, TensegrityTask, plane_vectors
 from .task_kernels import COM_X, COM_Y, COUNT, DISTANCE, FRAME_NAMES, GOAL_X, GOAL_Y, POINTS, REACHED, SCALE, VISIT
-
-Array = NDArray[np.float64]
 
 MAX_WAYPOINT = 1e4
 """[m] A waypoint is observed up to this distance."""

@@ -16,9 +16,8 @@ The first two terms make M and its slope continuous at the onset.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ...core.simulator import Array
 
 SERIES = (
     -1.102657790393562, 1.2670727455724522, -1.383412409554774, 1.4879951207136342, -1.5828814936972633, 1.6592735424091694,

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from .bending import wrinkling_moment
 from .model import VineModel
 from .parameters import VineParameters
 from .task_kernels import AHEAD, ASIDE, GOAL_X, GOAL_Y
 
-Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
 Targets = Callable[[VineModel, Array, Array], Array]
 """Model, states (B, nx), goals (B, 2) -> targets of the sections (B, K, 2) [m]."""

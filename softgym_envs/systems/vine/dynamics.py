@@ -12,12 +12,11 @@ from functools import cached_property
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
 from ...core.complementarity import ComplementarityForm
 from ...core.errors import OptionError
 from ...core.parameters import Parameters
-from ...core.simulator import check_array, check_number
+from ...core.simulator import Array, check_array, check_number
 from ...engines.warp.buffers import KernelProgram
 from ...engines.warp.engine import WarpEngine, launch
 from ...engines.warp.simulator import WarpSimulator
@@ -26,8 +25,6 @@ from .memory import make_world, workspace
 from .model import ContactForces, VineModel, contact_table
 from .parameters import VineParameters
 from .stepping import BENDING, free_kernel, rollout_kernel
-
-Array = NDArray[np.float64]
 
 _forces = wp.kernel(force_kernel, enable_backward=False, module="unique")
 

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.simulator import Array
 from .model import VineModel
-
-Array = NDArray[np.float64]
 
 BATCH = 100
 """Number of ways drawn at once."""

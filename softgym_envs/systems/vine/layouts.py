@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
+from ...core.simulator import Array
 from .free_paths import bent_axes, random_ways
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Shape, segment_distance, to_local
-
-Array = NDArray[np.float64]
 
 CLEAR = 0.012
 """Free space beside the tube of a robot on its way to the goal [m]."""

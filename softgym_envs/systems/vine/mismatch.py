@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.mismatch import Effect, Ladder, MismatchedModel, transmission
+from ...core.simulator import Array
 from .model import VineModel
-
-Array = NDArray[np.float64]
 
 LADDER = Ladder(
     (

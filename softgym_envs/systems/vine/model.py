@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from ...core.errors import StructureError
 from ...core.layout import Field, StateLayout
+from ...core.simulator import Array
 from .obstacles import Obstacle, segment_distance, to_local
 
-Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MAX_VINE_LINKS = 2000

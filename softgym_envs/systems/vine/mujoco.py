@@ -33,19 +33,16 @@ from functools import cached_property
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import OptionError
 from ...core.mismatch import MismatchedModel
 from ...core.parameters import Parameters, param
-from ...core.simulator import IntArray, Status, check_array, check_number
+from ...core.simulator import Array, IntArray, Status, check_array, check_number
 from ...engines.mujoco.engine import MujocoEngine
 from .mismatch import LADDER, bear, built, factors, harden, stiffness_factors
 from .model import ContactForces, VineModel, contact_table
 from .mujoco_chain import GROWTH_SERVO, REEL, SPRINGS, build_spec
 from .parameters import RATE_SPEED, VineBody
-
-Array = NDArray[np.float64]
 
 MAX_CONTACTS = 32
 """Most contacts of one robot that are reported."""

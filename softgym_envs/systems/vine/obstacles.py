@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from math import cos, hypot, isfinite, sin
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import StructureError
+from ...core.simulator import Array
 from .segments import point_distances, segment_distances
-
-Array = NDArray[np.float64]
 
 MAX_VERTICES = 16
 

@@ -13,17 +13,14 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.parameters import Parameters
-from ...core.simulator import check_array
+from ...core.simulator import Array, check_array
 from ...rendering.colors import FORCE, GOAL, OBSTACLE, RING, TRAIL, TUBE, as_color, tension_colors
 from ...rendering.picture import shown
 from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
 from .model import ContactForces, VineModel, contact_table
 from .obstacles import outline
-
-Array = NDArray[np.float64]
 
 RING_SPACING = 0.1
 """[m] of everted length between two rings on the tube."""

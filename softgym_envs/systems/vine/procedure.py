@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import make_smoothing_spline
 from scipy.stats import theilslopes
 
 from ...core.errors import DataError, MissingDependencyError, OptionError
 from ...core.parameters import Parameters
 from ...core.procedure import Experiment, Measurement, Procedure, Program, Stage
+from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .model import VineModel
-
-Array = NDArray[np.float64]
 
 TUBE = ("bending_stiffness", "bending_damping")
 """Parameters that an oscillation determines (with the linear density known)."""

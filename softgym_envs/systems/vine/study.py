@@ -10,17 +10,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.parameters import Parameters
 from ...core.scenario import BatchPolicy, Scenario, StudyScene
-from ...core.simulator import Simulator
+from ...core.simulator import Array, Simulator
 from .model import VineModel, with_obstacles
 from .obstacles import Obstacle, circle, rectangle
 from .parameters import VineBody, VineParameters
 from .tasks import GOAL_TOLERANCE, disturbance_scale, tip_position
-
-Array = NDArray[np.float64]
 
 LINKS = 16
 """Links of the robot in studies."""

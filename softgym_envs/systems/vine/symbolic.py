@@ -30,17 +30,15 @@ from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.complementarity import ComplementarityForm
 from ...core.errors import OptionError
+from ...core.simulator import Array
 from .dynamics import VineSimulator
 from .links import DRY_RATE, IMPLICIT
 from .model import VineModel
 from .obstacles import Wall
 from .parameters import RATE_SPEED, VineParameters
-
-Array = NDArray[np.float64]
 
 PER_CONTACT = 3
 

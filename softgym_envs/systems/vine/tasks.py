@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import OptionError
 from ...core.objective import Objective
-from ...core.simulator import check_choice, check_number, check_place
+from ...core.simulator import Array, check_choice, check_number, check_place
 from ...core.task import BoolArray, Entry, Start
 from ...engines.warp.row_kernel import RowKernel
 from .geometry import shape_arrays
@@ -46,8 +46,6 @@ from .task_kernels import (
     drive,
     reward_terms,
 )
-
-Array = NDArray[np.float64]
 
 MAX_TIP_GOAL = 100.0
 """[m] Largest coordinate of a given goal."""
