@@ -1,5 +1,6 @@
-"""docs/add_a_system.md: its robot is built as the page says, in a package of its own; its commands run one after the other."""
+"""The tutorials: their systems are built as the pages say, in packages of their own; their commands run one after the other."""
 
+import ast
 import json
 import os
 import re
@@ -11,34 +12,54 @@ import pytest
 from helpers import run_limited
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.files import read_toml
+from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.templates import new_system
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs/add_a_system.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
+PAGE, CHAIN = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("add_a_system.md", "add_a_soft_chain.md"))
+ENTRY = re.search(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
 STUDY = re.search(r"^```toml file=study.toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
-COMMANDS = re.search(r"^```bash\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1].splitlines()
-METADATA = "Metadata-Version: 2.1\nName: elastic-pendulum\nVersion: 0.1\n"
 LONGEST = 150
-"""Lines of the whole robot, MuJoCo model and all, without blank ones."""
+"""Lines of the whole robot, MuJoCo model and all, without blank ones; of the soft chain without imports and docstrings, too."""
+
+
+def files_of(page):
+    return dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL))
+
+
+FILES = files_of(PAGE)
+
+
+def installed(folder, name, page):
+    """A page's files as an installed package: sources, and the metadata that pip writes."""
+    for file, text in files_of(page).items():
+        path = folder / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    info = folder / f"{name}-0.1.dist-info"
+    info.mkdir()
+    head, line = ENTRY.replace("elastic_pendulum", name).replace('"', "").strip().splitlines()
+    group = head.removeprefix("[project.entry-points.")
+    info.joinpath("entry_points.txt").write_text(f"[{group}\n{line}\n", encoding="utf-8")
+    info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n", encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The page's files as an installed package: sources, and the metadata that pip writes."""
-    folder = tmp_path_factory.mktemp("installed")
-    for name, text in FILES.items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    entry = re.search(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
-    info = folder / "elastic_pendulum-0.1.dist-info"
-    info.mkdir()
-    head, line = entry.replace('"', "").strip().splitlines()
-    group = head.removeprefix("[project.entry-points.")
-    info.joinpath("entry_points.txt").write_text(f"[{group}\n{line}\n", encoding="utf-8")
-    info.joinpath("METADATA").write_text(METADATA, encoding="utf-8")
-    return folder
+    return installed(tmp_path_factory.mktemp("installed"), "elastic_pendulum", PAGE)
+
+
+def run_commands(package, page, folder):
+    """Run a page's commands in one folder, in their order; the files that it names are there afterwards."""
+    for command in re.search(r"^```bash\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)[1].splitlines():
+        words = shlex.split(command, comments=True)
+        if words:
+            assert words[0] == "softgym-envs"
+            run(package, sys.executable, str(ROOT / "scripts"), *words[1:], cwd=folder)
+    for name in re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE):
+        assert (folder / name).exists(), name
 
 
 def run(package, *command, cwd):
@@ -73,17 +94,33 @@ def test_contributing_names_these_steps():
 
 
 def test_every_command_of_the_page_runs(package, tmp_path):
-    """In one folder, in the page's order; the files that the page names are there afterwards."""
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
-    for command in COMMANDS:
-        words = shlex.split(command, comments=True)
-        if words:
-            assert words[0] == "softgym-envs"
-            run(package, sys.executable, str(ROOT / "scripts"), *words[1:], cwd=tmp_path)
-    for name in re.findall(r"^\| `([^`]+)` \|", PAGE, flags=re.MULTILINE):
-        assert (tmp_path / name).exists(), name
+    run_commands(package, PAGE, tmp_path)
     costs = {row[0]: float(row[1]) for row in json.loads((tmp_path / "demo" / "demo.json").read_text())["rows"]}
     assert costs["ground truth, open loop"] < 0.5 * costs["ground truth, no control"]  # it has something to do
+
+
+def test_the_soft_chain_is_short():
+    """As it is shown, without blank lines, imports and docstrings."""
+    shown = 0
+    for text in files_of(CHAIN).values():
+        nodes = list(ast.walk(ast.parse(text)))
+        dropped = [n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)]
+        dropped += [n for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+        lines = {line for n in dropped for line in range(n.lineno, n.end_lineno + 1)}
+        shown += sum(bool(line.strip()) and k not in lines for k, line in enumerate(text.splitlines(), 1))
+    assert shown <= LONGEST
+
+
+def test_every_command_of_the_soft_chain_runs(tmp_path_factory, tmp_path):
+    """Its hidden state is not recorded; of all nodes, what the pieces have in common is found."""
+    package = installed(tmp_path_factory.mktemp("installed"), "soft_chain", CHAIN)
+    run_commands(package, CHAIN, tmp_path)
+    assert TrajectorySet.load(tmp_path / "tip.h5")[0].names == ("tip.x", "tip.y", "tip.z")
+    assert len(TrajectorySet.load(tmp_path / "shaken.h5")[0].names) == 18
+    found = {name: entry["value"] for name, entry in read_toml(tmp_path / "fit" / "fit.toml")["parameters"].items()}
+    for name, true in {"density": 0.25, "stretching": 20.0, "damping": 0.05, "shear0": 3.0, "shear1": 3.0}.items():
+        assert abs(found[name] / true - 1.0) < 0.05, name
 
 
 CHECK = """
@@ -161,8 +198,9 @@ from softgym_envs.core.errors import SoftgymError
 from softgym_envs.systems import system
 found = system("elastic_pendulum")
 MuJoCo model, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
-assert mine.state_names == MuJoCo model.state_names and flag.state_names == (*MuJoCo model.state_names, "unseen_mjcf.qpos3",
-"unseen_mjcf.qvel3") start = mujoco_model.initial_state(2)
+hidden = ("unseen_mjcf.qpos3", "unseen_mjcf.qvel3")
+assert mine.state_names == MuJoCo model.state_names and flag.state_names == (*MuJoCo model.state_names, *hidden)
+start = mujoco_model.initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
 a, b = (s.rollout(start, controls, substeps=50)[0] for s in (MuJoCo model, mine))

@@ -197,9 +197,22 @@ class MjcfGroundTruth(MujocoSimulator):
         """Values of the readings, (B, k)."""
         readings = self._entries[1].values()
         theirs = (state - self._offset) / self._scale
+        if self._weights is not None:
+            return (theirs[:, None] * self._weights).sum(axis=2) + np.array([reading.offset for reading in readings])
         return self.engine.evaluate(
             theirs, parameter_values, lambda m, d: np.array([reading.value(m, d) for reading in readings])
         )
+
+    @cached_property
+    def _weights(self) -> Array | None:
+        """Readings = weights (k, nx) * entries in MuJoCo's units, row by row; None where tendons or sites are read."""
+        readings, weights = list(self._entries[1].values()), np.zeros((len(self._entries[1]), self.nx))
+        for row, reading in zip(weights, readings, strict=True):
+            for kind, index, _ in reading.terms:
+                if kind not in TERMS[:3]:
+                    return None
+                row[self._state_index[index]] += reading.scale
+        return weights
 
     def _lifted(self, state: Array, parameter_values: Array) -> Array:
         """States whose hidden entries agree with ours, as far as they can."""
@@ -207,6 +220,10 @@ class MjcfGroundTruth(MujocoSimulator):
             return state
         found, wanted, columns = state.copy(), state[:, self._read_columns], self._movable
         errors = wanted - self._readings(found, parameter_values)
+        if self._weights is not None:
+            shares = np.linalg.pinv(self._weights[:, columns])
+            found[:, columns] += (np.where(np.abs(errors) > CLOSE, errors, 0.0)[:, None] * shares).sum(axis=2)
+            return found
         for row in np.flatnonzero(np.isfinite(errors).all(axis=1) & (np.abs(errors).max(axis=1) > CLOSE)):
             x, error, repeated = found[row], errors[row], np.repeat(parameter_values[row : row + 1], len(columns), axis=0)
             for _ in range(ROUNDS):
