@@ -128,7 +128,7 @@ MISTAKES = {
     "a stage that frees what is not there": Mistake(
         "procedure", '("bob_mass",', '("mass",', "stage 'all': free names mass; PendulumParameters has bob_mass"
     ),
-    "a guess out of bounds": Mistake("procedure", '"stiffness": 100.0', '"stiffness": 1.0', r"stiffness = 1\.0 N/m, allowed is"),
+    "a guess out of bounds": Mistake("procedure", '"stiffness": 100.0', '"stiffness": 1.0', r"stiffness = 1\.0 N/m, allowed"),
     "a method that is not there": Mistake("procedure", '"one_step"', '"two_step"', "method 'two_step'; there are one_step"),
     "a weight without its feature": Mistake("procedure", "states)[..., :1]", "states)", r"features have shape \(1, 2\)"),
     "a scenario of an unknown id": Mistake("procedure", '{"ElasticCatch-v0"', '{"ElasticCatch-v1"', "the ids of elastic"),

@@ -284,8 +284,7 @@ class Episodes:
         return found
 
     def _complain(self, row: int, status: int) -> None:
-        """Warn once why a simulation failed, and with which parameters: bounds allow more than the usual physics step can
-        do."""
+        """Warn once why a simulation failed, and with which parameters: bounds allow more than usual steps can do."""
         self._complained = True
         specs = self.nominal.specs().values()
         changed = [

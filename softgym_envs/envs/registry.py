@@ -20,8 +20,7 @@ def register() -> None:
 
 
 def _register_awaited(system: System) -> None:
-    """Register a system by its name while its package, imported before ours, is being imported: its path cannot be loaded
-    yet."""
+    """Register a system by its name while its package, imported before ours, is being imported: no path can be loaded yet."""
     if awaits_systems():
         register_system(system.name, system)
 

@@ -1,11 +1,9 @@
-"""A user's own MJCF as a ground truth of a system: a TOML file says which joints, bodies and actuators are our state and
-controls.
+"""A user's own MJCF as a ground truth of a system: a TOML file maps its joints, bodies and actuators to our state.
 
-See docs/ground_truths.md for the form of the file. States of the MJCF beyond ours are appended to it as entries
-"unseen_mjcf.qpos3",
-...: hidden state, which recordings leave out. Entries of ours may be sums of joints, lengths of tendons or positions of sites;
-these follow from the hidden state, y = h(x). Where ours were changed from outside, the hidden joints move by the smallest step
-that agrees with them (Gauss-Newton). Legend: B batch, nx state, k readings.
+See docs/ground_truths.md for the form of the file. States of the MJCF beyond ours are hidden state, entries
+"unseen_mjcf.qpos3", ..., which recordings leave out. Entries of ours may be sums of joints, lengths of tendons or positions of
+sites; these follow from the hidden state, y = h(x). Where ours were changed from outside, the hidden joints move by the
+smallest step that agrees with them (Gauss-Newton). Legend: B batch, nx state, k readings.
 """
 
 from __future__ import annotations
