@@ -18,12 +18,10 @@ from .diagnostics.sentences import Diagnostic
 from .diagnostics.uncertainty import Combination, JointParameters, PosteriorParameters
 from .diagnostics.validation import HorizonError, open_loop
 from .fitting import METHODS, Method
-from .fitting.adam import AdamOptions, adam
 from .fitting.evolution import EvolutionOptions, cma_es
 from .fitting.innovations import InnovationOptions, innovations
 from .fitting.mpec import MpecOptions, mpec
 from .fitting.online import HorizonOptions, HorizonResult, online
-from .fitting.particle import FilterResult, ParticleOptions, bootstrap_filter
 from .fitting.residual import ResidualFit, ResidualOptions, fit_residual
 from .fitting.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .fitting.simultaneous import SimultaneousOptions, simultaneous
@@ -36,12 +34,10 @@ from .report import save
 
 __all__ = [
     "METHODS",
-    "AdamOptions",
     "Combination",
     "Diagnostic",
     "Estimate",
     "EvolutionOptions",
-    "FilterResult",
     "FitProblem",
     "FitResult",
     "HorizonError",
@@ -55,7 +51,6 @@ __all__ = [
     "Measurement",
     "Method",
     "MpecOptions",
-    "ParticleOptions",
     "PosteriorParameters",
     "RecordingParameters",
     "ResidualFit",
@@ -63,8 +58,6 @@ __all__ = [
     "ShootingOptions",
     "SimultaneousOptions",
     "StageResult",
-    "adam",
-    "bootstrap_filter",
     "cma_es",
     "fit_residual",
     "identify",

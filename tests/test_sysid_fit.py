@@ -10,16 +10,15 @@ import pytest
 from spring_fits import FREE, GROUND_TRUTH, START, errors, problem, severities
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
+from reproductions.wang2020.adam import AdamOptions, adam
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import (
-    AdamOptions,
     FitProblem,
     LevenbergOptions,
     Measurement,
     PosteriorParameters,
     ShootingOptions,
-    adam,
     multiple_shooting,
     one_step,
     open_loop,

@@ -12,9 +12,10 @@ import pytest
 from spring_fits import GROUND_TRUTH, START, problem
 from sysid_systems import Spin, Spring, SpringParameters, record
 
+from reproductions.wang2020.adam import AdamOptions
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import read_toml
-from sysid import AdamOptions, FitProblem, LevenbergOptions, ShootingOptions, one_step, save, single_shooting
+from sysid import FitProblem, LevenbergOptions, ShootingOptions, one_step, save, single_shooting
 from sysid.fitting import checkpoint
 from sysid.least_squares.levenberg import IterLog, LevenbergState
 from sysid.procedure.identification import loaded

@@ -18,7 +18,7 @@ from sysid.fitting.innovations import InnovationOptions, _relaxed, innovations, 
 from sysid.least_squares.levenberg import LevenbergOptions, Outcome
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
-QUICK: dict[str, dict[str, Any]] = {"adam": {"epochs": 30}, "cma_es": {"generations": 60}}
+QUICK: dict[str, dict[str, Any]] = {"cma_es": {"generations": 60}}
 SIGMA = 1e-3
 FORCE = 0.1
 """[m] and [m/s], [N]: noise that `Observer` is told of."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import load_script
 
+from reproductions.berard2008.particle_filter import ParticleOptions, _systematic, bootstrap_filter
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
@@ -21,7 +22,6 @@ from sysid.fitting.box import _hit_and_run
 from sysid.fitting.collocation import Collocation, _accumulate, window_of
 from sysid.fitting.evolution import EvolutionOptions, cma_es
 from sysid.fitting.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
-from sysid.fitting.particle import ParticleOptions, _systematic, bootstrap_filter
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.report import rows_in_words

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import tyro
 
+from reproductions.berard2008.particle_filter import FilterResult, ParticleOptions, bootstrap_filter
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.parameters import Parameters
@@ -33,7 +34,6 @@ from softgym_envs.systems.rigid.parameters import BlockParameters
 from softgym_envs.systems.rigid.symbolic import complementarity_form
 from sysid.fitting.evolution import EvolutionOptions, cma_es
 from sysid.fitting.mpec import MpecOptions, solve
-from sysid.fitting.particle import FilterResult, ParticleOptions, bootstrap_filter
 from sysid.fitting.shooting import single_shooting
 from sysid.problem.problem import FitProblem
 

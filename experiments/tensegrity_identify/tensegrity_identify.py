@@ -27,6 +27,7 @@ from contact_network import train
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from reproductions.wang2020.adam import AdamOptions, adam
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
@@ -37,12 +38,10 @@ from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParame
 from softgym_envs.systems.tensegrity.procedure import BODY
 from softgym_envs.systems.tensegrity.residual import random_weights
 from sysid import (
-    AdamOptions,
     FitProblem,
     FitResult,
     ResidualOptions,
     ShootingOptions,
-    adam,
     fit_residual,
     multiple_shooting,
     one_step,

@@ -15,7 +15,6 @@ from softgym_envs.core.typed import typed
 from ..diagnostics.result import FitResult
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
-from .adam import AdamOptions, adam
 from .evolution import EvolutionOptions, cma_es
 from .innovations import InnovationOptions, innovations
 from .mpec import MpecOptions, mpec
@@ -139,7 +138,6 @@ METHODS: dict[str, Method] = {
             views=True,
         ),
         Method("single_shooting", "whole recordings", ShootingOptions, lambda p, o, _: single_shooting(p, o), views=True),
-        Method("adam", "stochastic gradients on single steps, as in [Wang2020]", AdamOptions, lambda p, o, _: adam(p, o)),
         Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, _: cma_es(p, o)),
         Method(
             "mpec",

@@ -189,7 +189,7 @@ class Job:
             return options
         if method.takes("levenberg"):
             return {**options, "levenberg": {**options.get("levenberg", {}), "max_iterations": self.max_iterations}}
-        its = next((each for each in ("iterations", "epochs", "generations") if method.takes(each)), "max_iterations")
+        its = next((each for each in ("iterations", "generations") if method.takes(each)), "max_iterations")
         return {**options, its: self.max_iterations}
 
     def _problem(self, procedure: Procedure, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:

@@ -21,16 +21,15 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
 from softgym_envs.core.simulator import Array
-
-from ..diagnostics.diagnose import Ending, judge
-from ..diagnostics.residuals import estimated_noise
-from ..diagnostics.result import FitResult
-from ..least_squares.cutting import cut
-from ..least_squares.levenberg import IterLog
-from ..least_squares.segments import Segments
-from ..least_squares.system import ShootingSystem, channel_scale
-from ..problem.problem import FitProblem
-from .shooting import uses_exact_derivatives
+from sysid.diagnostics.diagnose import Ending, judge
+from sysid.diagnostics.residuals import estimated_noise
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.shooting import uses_exact_derivatives
+from sysid.least_squares.cutting import cut
+from sysid.least_squares.levenberg import IterLog
+from sysid.least_squares.segments import Segments
+from sysid.least_squares.system import ShootingSystem, channel_scale
+from sysid.problem.problem import FitProblem
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array
-
-from ..problem.problem import FitProblem
+from sysid.problem.problem import FitProblem
 
 
 @dataclass(frozen=True)
