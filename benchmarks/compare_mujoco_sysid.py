@@ -497,7 +497,8 @@ def hold_out() -> Demonstration:
     result = single_shooting(our_problem(split, first, second))
     errors = [e for e in result.open_loop if e.part == "test"]
     last = max(errors, key=lambda e: e.horizon)
-    found = f"ours: {1e3 * last.fitted:.2f} mm RMS after {last.horizon:g} s (start parameters {1e3 * last.start:.0f} mm, noise 1 mm)"
+    start = f"start parameters {1e3 * last.start:.0f} mm, noise 1 mm"
+    found = f"ours: {1e3 * last.fitted:.2f} mm RMS after {last.horizon:g} s ({start})"
     offered = _has_option("hold", "valid", "test")
     return Demonstration(
         "hold-out error", len(errors) > 0, offered, f"{found}; theirs: {'offered' if offered else 'no option'}"
@@ -536,8 +537,7 @@ def multi_start() -> Demonstration:
 
 
 def true_times() -> Demonstration:
-    """Sensors stamped with the time at which they were read: the intervals contain the ground truth (10 seeds, joint
-    angles)."""
+    """Intervals contain the ground truth though sensors are stamped when read (10 seeds, joint angles)."""
     recording = record("joints")
     fits: dict[str, list[Fitted]] = {"ours": [], "theirs": []}
     for seed in range(10):

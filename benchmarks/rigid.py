@@ -1,5 +1,4 @@
-"""Speed of the rigid system, side by side with MuJoCo in one process: prints a table and writes
-results/rigid_speed/numbers.json.
+"""Speed of the rigid system beside MuJoCo in one process: a table, and results/rigid_speed/numbers.json.
 
 Both sides run in turn, round by round, on one core if one row moves; every ratio is the median over rounds. Our steps are
 longer (implicit, no penalty): a second column gives simulated time per second of computing. MuJoCo's side is mujoco.rollout's

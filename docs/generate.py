@@ -1,5 +1,4 @@
-"""Write the generated documents: environments.md, diagnostics.md and a page per system from the code, task_cards.md from
-results.
+"""Write the generated documents: environments, diagnostics and systems from the code, task cards from results.
 
 python docs/generate.py            # write the pages that are stale: `make docs`
 python docs/generate.py --check    # list them, and fail; tests/test_packaging.py does this
@@ -77,7 +76,7 @@ def system_page(system: System) -> str:
         f"# {system.name}\n",
         f"{system.summary[0].upper()}{system.summary[1:]}.\n",
         f"Models: {', '.join(f'`{name}`' for name in system.models)}{files}.",
-        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or a world of your own (see [ground truths](../ground_truths.md)).\n",
+        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or [your own simulator](../ground_truths.md).\n",
         f"Options of our engine (`options`): {_options(system)}.\n",
         *(_environment(task) for task in system.tasks),
         *_procedure(system),

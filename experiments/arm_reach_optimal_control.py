@@ -1,5 +1,4 @@
-"""Rest-to-rest manoeuvre of the two-muscle arm [Penner2020, section 3.1]: meshes, discrete paths, replay on the MuJoCo model,
-MPC.
+"""Rest-to-rest manoeuvre of the two-muscle arm [Penner2020, section 3.1]: meshes, paths, replay in MuJoCo, MPC.
 
 python experiments/arm_reach_optimal_control.py  # minutes; writes results/arm_reach_optimal_control
 
@@ -102,8 +101,7 @@ def row(found: OptimalMotion, seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def replay(plan: OptimalMotion, steps: int) -> dict[str, Any]:
-    """Final and largest errors of the elbow on the MuJoCo model [rad]: of the planned controls, and of MPC in our engine, 1
-    s."""
+    """Final and largest elbow errors on the MuJoCo model [rad]: of planned controls, and of MPC in our engine, 1 s."""
     mujoco_model, simulator = MujocoElbow(), ElbowSimulator()
     hold = round(HORIZON / steps / mujoco_model.dt)
     states, _ = mujoco_model.rollout(START[None], plan.controls[None], substeps=hold)
@@ -179,8 +177,7 @@ def main(args: Args) -> None:
 
 
 def draw(plan: OptimalMotion, mujoco_model: dict[str, Any], path: Path) -> None:
-    """Plot as figure 1 of the paper: configurations with muscle paths, increments of the angle, lengths; also the MuJoCo
-    model."""
+    """Plot as figure 1 of the paper: muscle paths, increments of the angle, lengths; also the MuJoCo model."""
     from matplotlib.figure import Figure
 
     model, times = ElbowModel(), np.linspace(0.0, HORIZON, len(plan.states))

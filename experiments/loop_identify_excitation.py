@@ -72,8 +72,7 @@ def spreads(covariance: np.ndarray | None) -> list[float]:
 
 
 def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
-    """Errors of log stiffness and widths of 95 % intervals, from the MuJoCo model with the ground truth of this seed, noise and
-    bias."""
+    """Errors of log stiffness and widths of 95 % intervals, from the MuJoCo model with this seed's noise and bias."""
     rng, mujoco_model = np.random.default_rng(300 + seed), MujocoLoop(model=design.simulator.model)
     ground_truth = LoopParameters(
         theta_stiffness=design.parameters.theta_stiffness * np.exp(rng.uniform(-0.3, 0.3)),
@@ -172,8 +171,7 @@ def table(done: dict[str, Any], args: Args) -> str:
 
 
 def _measured(done: dict[str, Any], args: Args) -> list[str]:
-    """Summary of fits to the MuJoCo model's recordings; gains are of ground truths with which all fits explain their
-    recordings."""
+    """Summary of fits to the MuJoCo model's recordings; gains: ground truths whose recordings all fits explain."""
     rows = {kind: [done[f"{kind} {seed}"] for seed in range(args.mujoco_model) if f"{kind} {seed}" in done] for kind in KINDS}
     rows = {kind: each for kind, each in rows.items() if each}
     if "drawn" not in rows:
@@ -184,7 +182,7 @@ def _measured(done: dict[str, Any], args: Args) -> list[str]:
     widths = {kind: np.array([row["widths"] for row in each])[good] for kind, each in rows.items()}
     lines = [
         f"\nFits to recordings of the MuJoCo model, {count} drawn ground truths; gains where all fits explain ({len(good)}):\n",
-        "| manipulation | explained | gain, theta | gain, psi | rms errors, all | intervals with the ground truth |", "|---" * 6 + "|",
+        "| manipulation | explained | gain, theta | gain, psi | rms errors, all | intervals that hold |", "|---" * 6 + "|",
     ]  # fmt: skip
     for kind in rows:
         gain = np.exp(np.mean(np.log(widths["drawn"] / widths[kind]), axis=0)) if good else (np.nan, np.nan)

@@ -1,5 +1,4 @@
-"""Factors of the SUPERball's rolling heuristic (`softgym_envs.systems.tensegrity.controllers.rolling`), by CMA-ES in our
-engine.
+"""Factors of the SUPERball's rolling heuristic (`tensegrity.controllers.rolling`), by CMA-ES in our engine.
 
     python experiments/superball_roll_heuristic.py --again  # from the factors of the code, 2 minutes of a processor
     python experiments/superball_roll_heuristic.py  # continues from results/superball_roll_heuristic/numbers.json

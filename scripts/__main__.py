@@ -1,5 +1,4 @@
-"""The command `softgym-envs <subcommand>`; in a checkout also `python scripts <subcommand>`. Every other file of this folder is
-a subcommand.
+"""The command `softgym-envs <subcommand>`, or `python scripts <subcommand>`: every other file here is one.
 
 A subcommand has a dataclass `Args` and a function `main(args)` that returns an exit code or None.
 """
@@ -52,8 +51,7 @@ def load_verb(name: str) -> ModuleType:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; returns its exit code: 2 for bad input, or if there is no such subcommand; 130 after Ctrl-C or
-    SIGTERM."""
+    """Run a subcommand; returns its exit code: 2 for bad input or no such subcommand, 130 after Ctrl-C or SIGTERM."""
     return guarded(lambda: run_verb(list(sys.argv[1:] if arguments is None else arguments)))
 
 

@@ -1,5 +1,4 @@
-"""Measure control steps per second of every environment, ours and the system's ground truth in turn in one process, also in
-batches.
+"""Measure control steps per second of every environment beside its ground truth, in one process, also in batches.
 
     softgym-envs speed --system vine         # one system; without it every id, a few minutes
 

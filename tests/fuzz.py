@@ -288,7 +288,8 @@ def hdf5_file(folder: Path, draw: Draw) -> None:
 
 
 STUDY: dict[str, Any] = {
-    "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "ground_truth"], "budgets": [400, 200], "curve": [], "seeds": 1,
+    "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "ground_truth"], "budgets": [400, 200],
+        "curve": [], "seeds": 1,
     "case": {"system": "r", "task": "t", "stages": {"a": {"b": 1}}},
     "thresholds": [{"condition": "nominal", "quantity": "share", "limit": 0.5}],
 }  # fmt: skip

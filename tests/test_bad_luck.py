@@ -115,7 +115,8 @@ GOOD = {
 @pytest.mark.parametrize(
     "change",
     [{"cost": None}, {"cost": "1"}, {"cost": 1e999}, {"ground_truth_steps": 3}, {"ground_truth_steps": {"train": "x"}},
-     {"ground_truth_steps": {"train": [1, 2]}}, {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}}, {"model_cost": []}],
+     {"ground_truth_steps": {"train": [1, 2]}}, {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}},
+                   {"model_cost": []}],
     ids=str,
 )  # fmt: skip
 def test_a_record_that_lacks_a_number_is_refused(tmp_path, change):
@@ -144,7 +145,8 @@ def test_a_damaged_fit_is_refused():
         default, type(default).from_vector(np.stack([vector] * 2)), "", False, {"train": 1}, {"nominal": [[0.1, 1.0]]}
     )
     assert FitRecord.from_json(good.to_json(), type(default)).errors == good.errors
-    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"ground_truth_steps": 3}, {"errors": {"a": [1]}},
+    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"ground_truth_steps": 3},
+                   {"errors": {"a": [1]}},
                    {"errors": {"a": [[1, "nan"]]}}):  # fmt: skip
         with pytest.raises(SoftgymError):
             FitRecord.from_json({**good.to_json(), **change}, type(default))

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 WARP = """
 from oracles import warp_answer as warp_check
-from softgym_envs.core import warp_engine
+from softgym_envs.engines.warp import engine as warp_engine
 warp_engine.MIN_ROW_SUBSTEPS_PER_THREAD = 1
 program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
 engine = warp_engine.WarpEngine(program, warp_check.structure(), 21, 1, 2, threads=2)
@@ -33,7 +33,8 @@ def compute():
 """
 ROWS = """
 import warp as wp
-from softgym_envs.core import row_kernel, warp_engine
+from softgym_envs.engines.warp import row_kernel
+from softgym_envs.engines.warp import engine as warp_engine
 
 @wp.kernel(enable_backward=False)
 def double(x: wp.array2d(dtype=wp.float64), out: wp.array2d(dtype=wp.float64)):
@@ -61,7 +62,7 @@ def compute():
     return many + engine.step(np.ones((1, 2)), np.zeros((1, 0)), np.zeros((1, 1)), 1)[0]
 """
 NUMBA = """
-from softgym_envs.core import numba_engine
+from softgym_envs.engines.numba import engine as numba_engine
 numba_engine.MIN_STEPS_PER_THREAD = 1
 locks = []
 

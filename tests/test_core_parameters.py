@@ -145,7 +145,7 @@ def test_file_by_hand(tmp_path):
     [
         ("[parameters\n", FileFormatError, "is not valid TOML"),
         ("x = 1\n", FileFormatError, "unknown entry 'x'"),
-        ("parameters = 3\n", FileFormatError, "has no table [parameters]"),
+        ("kind = 3\n", FileFormatError, "has no table [parameters]"),
         ("[parameters]\nstiffness = 'soft'\n", FileFormatError, "stiffness is 'soft', expected a number"),
         ("[parameters]\nstiffness = true\n", FileFormatError, "stiffness is True"),
         ("[parameters]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness is None"),
@@ -153,7 +153,7 @@ def test_file_by_hand(tmp_path):
         ("[parameters]\nstiffness = 0.5\n", ParameterError, "stiffness = 0.5 N/m, allowed is [1, 10000] N/m"),
         ("[parameters]\nstiffness = nan\n", FileFormatError, "stiffness is nan, expected a number"),
         ("[parameters]\nmass = 1.0\n", ParameterError, "unknown constant 'mass'; Spring has stiffness, offset"),
-        ("parameters = 'Damper'\n[parameters]\n", ParameterError, "holds Damper, this simulator takes Spring"),
+        ("kind = 'Damper'\n[parameters]\n", ParameterError, "holds Damper, this simulator takes Spring"),
     ],
 )
 def test_malformed_files(tmp_path, text, error, message):

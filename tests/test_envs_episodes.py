@@ -415,7 +415,7 @@ def test_bad_saved_states_and_batches():
     for broken, error, message in (
         ({"queue": np.full((1, 2, 3), 5.0)}, OptionError, "'queue' holds actions beyond"),
         ({"steps": np.array([-1.0])}, OptionError, "'steps' holds other than whole numbers"),
-        ({"parameters": saved["parameters"] * -1.0}, ParameterError, "rod_mass"),
+        ({"parameter_values": saved["parameter_values"] * -1.0}, ParameterError, "rod_mass"),
         ({"rng": [{"bit_generator": "MT19937"}]}, OptionError, "'rng' cannot be used"),
         ({"rng": [{**saved["rng"][0], "state": {"state": -1, "inc": 10**50}}]}, OptionError, "'rng' cannot be used"),
         ({"rng": 3}, ShapeError, "'rng' is 3"),

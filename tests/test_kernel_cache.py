@@ -65,7 +65,7 @@ def test_truncation_of_a_warp_module_is_repaired(tmp_path):
 
 ROWS = """
 import numpy as np, warp as wp
-from softgym_envs.core import row_kernel
+from softgym_envs.engines.warp import row_kernel
 
 @wp.kernel(enable_backward=False)
 def double(x: wp.array2d(dtype=wp.float64), out: wp.array2d(dtype=wp.float64)):

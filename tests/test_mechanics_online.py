@@ -20,7 +20,7 @@ def estimator(**changes):
     initial_guess = MODEL.defaults
     initial_guess[:2] = 5.0
     values = {
-        "parameters": initial_guess,
+        "parameter_values": initial_guess,
         "spread": {"theta_stiffness": 1.0, "psi_stiffness": 1.0, **dict.fromkeys(OFFSETS, 1.0)},
         "linear": OFFSETS,
         "force": np.full(7, 0.05),

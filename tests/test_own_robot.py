@@ -77,7 +77,7 @@ def test_the_file_of_my_robot_holds_its_constants(tmp_path: Path, backend: str) 
 
 
 @pytest.mark.parametrize(
-    ("parameters", "error", "message"),
+    ("parameter_values", "error", "message"),
     [
         ({"rod_weight": 1.0}, ParameterError, "unknown constant 'rod_weight'"),
         ({"rod_mass": -1.0}, ParameterError, "rod_mass = -1.0 kg, allowed"),

@@ -382,7 +382,7 @@ def test_our_engine_records_with_the_options_that_are_fitted(tmp_path: Path) -> 
 def test_the_procedure_chooses_the_simulators_options_unless_the_user_does() -> None:
     tensegrity = system("tensegrity")
     robot = tensegrity.simulator("prism")
-    recording = load_object(systems.tensegrity.procedure).record_one("throws", robot, np.random.default_rng(0), steps=20)
+    recording = load_object(tensegrity.procedure).record_one("throws", robot, np.random.default_rng(0), steps=20)
     for options, contact in (({}, "patch"), ({"contact": "paper"}, "paper")):
         simulator: Any = Job("tensegrity", (recording,), model="prism", options=options).prepared()[1]
         assert simulator.contact == contact

@@ -87,7 +87,7 @@ def test_stored_energy_that_lifts_a_prism_is_none_that_contact_made(contact: str
 
 
 @pytest.mark.parametrize(
-    ("contact", "parameters"),
+    ("contact", "parameter_values"),
     [
         ("stick", {"cable_damping": 0.1, "restitution": 0.95, "contact_bias": 0.5}),
         ("paper", {"cable_damping": 0.02, "restitution": 0.9, "contact_bias": 0.2}),

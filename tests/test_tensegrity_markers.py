@@ -10,8 +10,7 @@ import pytest
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.simulator import Status
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.data.recordings import part_of
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet, part_of
 from softgym_envs.data.sensors import SENSORS, Sensor
 from softgym_envs.systems.tensegrity import superball
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator

@@ -1,5 +1,4 @@
-"""Studies of reinforcement learning in `agents.transfer.protocol`: train in a condition's environment, evaluate on the
-ground truth."""
+"""Studies of reinforcement learning: train in a condition's environment, evaluate on the ground truth."""
 
 from __future__ import annotations
 

@@ -230,8 +230,7 @@ class Planner:
         return Chosen(follow(plan, 0.0), None, {"plan_cost": plan.cost}, steps, [])
 
     def within_budget(self) -> Chosen:
-        """Planning on the ground truth with the data's steps: sample-based iLQG if they suffice, else the best of the
-        guesses."""
+        """Planning on the ground truth with the data's steps: sample-based iLQG, or else the best of the guesses."""
         per_rollout = self.study.horizon * self.study.substeps
         rollouts = self.job.budget // per_rollout
         if rollouts >= 2 * MINIMUM_ROLLOUTS + 2:

@@ -78,8 +78,7 @@ class _Within:
 
 @dataclass(frozen=True)
 class TransferTask:
-    """The robot's side of a study: a task of a system, its ground truth, recordings and fit; the table [case] of a study's
-    file.
+    """The robot's side of a study: a task, its ground truth, recordings and fit; table [case] of a study's file.
 
     Picklable, so that every run builds its own simulators.
 

@@ -160,7 +160,7 @@ def inside_bands(args: Any, more: Path, parameter_values: Any, fit: dict[str, An
 
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
-    head = "| system | level | ground truths | explains | misses by more than the noise | of these: does not explain | identified |"
+    head = "| system | level | ground truths | explains | misses more than noise | of these: does not explain | identified |"
     lines = [f"{head} falsely | intervals that hold the ground truth | predictions inside 90 % bands |", "| --- " * 10 + "|"]
     for name in dict.fromkeys(row["system"] for row in rows):
         for level in sorted({row["level"] for row in rows if row["system"] == name}, key=("own", "0", "1", "2", "3").index):

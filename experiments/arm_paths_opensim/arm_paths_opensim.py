@@ -134,7 +134,8 @@ def problem() -> dict[str, Any]:
         "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
         "load": {"mass": float(parameter_values.payload), "place": grip.xyz}, "speed": MUSCLE_SPEED,
         "rise": float(parameter_values.rise_time),
-        "fall": float(parameter_values.fall_time), "damping": float(parameter_values.damping), "seconds": SECONDS, "range": model.limits,
+        "fall": float(parameter_values.fall_time), "damping": float(parameter_values.damping),
+        "seconds": SECONDS, "range": model.limits,
         "start": START[0], "end": END[0], "activation": START[2], "muscles": muscles, "meshes": MESHES,
     }  # fmt: skip
 

@@ -163,7 +163,8 @@ def line(row: Row) -> str:
     """One line for people."""
     return (
         f"{row.source:7s} geometry {row.geometry} {row.method:16s} {row.mean:.4f} +- {row.spread:.4f}, RMS error "
-        f"{100 * row.rms_error / GROUND_TRUTH:5.2f} %, worst {100 * row.worst_error / GROUND_TRUTH:5.2f} %, {row.seconds_median:.2f} s"
+        f"{100 * row.rms_error / GROUND_TRUTH:5.2f} %, "
+        f"worst {100 * row.worst_error / GROUND_TRUTH:5.2f} %, {row.seconds_median:.2f} s"
     )
 
 

@@ -74,8 +74,7 @@ def left(simulator: LoopSimulator, recording: Trajectory, parameters: Parameters
 
 
 def as_high(links: int, ground_truth: str) -> LoopModel:
-    """A loop of the given number of links, at rest, round, at the ground truth's clamp: of one radius, fewer links reach less
-    far."""
+    """A round loop of some links at rest at the ground truth's clamp: of one radius, fewer links reach less far."""
     height = LoopModel(FINE if ground_truth == "fine" else LoopRod().model.links).height
     return LoopModel(links, radius=height / (2 * cos(pi / links)))
 

@@ -1,5 +1,4 @@
-"""Every joint's own stiffness from several manipulations: which joints are identified, and whether intervals contain the
-ground truth.
+"""Every joint's own stiffness from several manipulations: which are identified, and do intervals hold?
 
 A loop whose 24 springs are drawn within 30 % of their common value is moved in 1, 2 or 4 manipulations of 8 s, as
 `softgym-envs record loop` draws them, with noise as in `recordings`, one bias of every torque, and dry friction. All are fitted
@@ -86,8 +85,7 @@ def springs_of(parameters: Parameters) -> np.ndarray:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summary of fits of one world to equally many manipulations: springs that the diagnostic counts as identified, and
-    others."""
+    """Summary of fits of one simulator to equally many manipulations: springs that count as identified, and others."""
     found: dict[str, Any] = {what: sum(row[what] for row in rows) for what in ("explained", "converged")}
     told, errors, std, alike, inside = (
         np.array([row[what] for row in rows]).ravel() for what in ("told", "errors", "std", "alike", "inside")
@@ -112,7 +110,7 @@ def table(done: dict[str, Any]) -> str:
         "A stiffness of its own for every joint: 24 springs drawn within 30 % of what they have in common, 47 parameters free,",
         "all manipulations fitted at once. Told: springs that the diagnostic counts as identified; of the others it says that",
         "more was known before (1 within 30 %). Errors are of log stiffness, rms; in brackets those of all joints alike.\n",
-        "| ground truth | manipulations | explained | told | hold | error | not told | hold | error | all else holds | processor s |",
+        "| ground truth | manipulations | explained | told | hold | error | not told | hold | error | all else | cpu s |",
         "|---" * 11 + "|",
     ]
     for world, label in (("own", "the model's own"), ("mujoco_model", "MuJoCo model")):

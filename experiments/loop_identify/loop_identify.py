@@ -1,5 +1,4 @@
-"""Identify the flexible loop as in [Caldwell2014], and as a laboratory would: methods, noise, other ground truths, numbers of
-links.
+"""Identify the flexible loop as [Caldwell2014] and as a laboratory: methods, noise, ground truths, links.
 
 python experiments/loop_identify/loop_identify.py  # half an hour; writes results/loop_identify
 

@@ -1,5 +1,4 @@
-"""The documented command's method on recordings with noise and biased sensors: intervals, the MuJoCo model, and a loop of
-another kind.
+"""The documented command on recordings with noise and biased sensors: intervals, MuJoCo model, another loop.
 
 A recording is one of `softgym-envs record loop`, with phases drawn by seed, 8 s unless stated; the fit is that of
 `softgym-envs identify loop run.csv`, with all 25 parameters free, from the paper's start.
@@ -122,8 +121,7 @@ def twisting(seed: int) -> dict[str, Any]:
 
 
 def paired(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Recordings with the same ground truths, phases and noise in two worlds: effect of the world only, in standard
-    deviations."""
+    """The same ground truths, phases and noise in two simulators: effect of the simulator, in standard deviations."""
     both = [pair for pair in zip(ours, theirs, strict=False) if not any("failed" in row for row in pair)]
     shifts: dict[str, list[float]] = {"stiffness": [], "dry friction": [], "all else": []}
     for own_row, their_row in both:

@@ -59,10 +59,11 @@ def _noisy(done: dict[str, Any]) -> str:
     }  # fmt: skip
     lines = [
         "Recordings of 8 s at 100 Hz with noise (2 mrad, 0.2 N m) and bias (+-0.2 N m of every torque), fitted by the method",
-        "of `softgym-envs identify loop run.csv` from [5, 5]. Stiffness and damping of every ground truth are drawn, the rod's are",
+        "of `softgym-envs identify loop run.csv` from [5, 5]. Stiffness and damping of every ground truth are drawn, the rod's",
+        "are",
         "the defaults; where 25 parameters are free, so is dry friction, up to 0.15 N m in every joint (in MuJoCo its own);",
         "where 18 are free, there is none, and that is known.\n",
-        "| ground truth | recordings | explained | 95 % intervals with the ground truth: stiffness, all | rms errors | chi2 | processor s |",
+        "| ground truth | recordings | explained | 95 % intervals that hold: stiffness, all | rms errors | chi2 | cpu s |",
         "|---|---|---|---|---|---|---|",
     ]
     for kind, what in names.items():
@@ -83,8 +84,8 @@ def _paired(done: dict[str, Any]) -> list[str]:
     """Compare the MuJoCo model's recordings with our engine's of the same ground truth, phases and noise."""
     lines = [
         "",
-        "The same ground truths, phases and noise in our engine and in MuJoCo, whose dry friction sticks (ours: a tanh of the speed):",
-        "how many intervals hold the ground truth, and by how many standard deviations the world moves an estimate (mean, rms).\n",
+        "The same ground truths, phases, noise in both simulators (dry friction sticks in MuJoCo; ours: tanh of speed):",
+        "how many intervals hold the ground truth, and how many standard deviations apart estimates are (mean, rms).\n",
         "| free | recordings | hold in our engine | in MuJoCo | stiffness | dry friction | all else |", "|---" * 7 + "|",
     ]  # fmt: skip
     for ours, theirs, free in (("smooth", "smooth_mujoco", 18), ("own", "mujoco_model", 25)):
@@ -102,7 +103,7 @@ def _paired(done: dict[str, Any]) -> list[str]:
 def _links(done: dict[str, Any]) -> str:
     lines = [
         "6, 12 or 24 links: errors of two manipulations held out (see `finer`).\n",
-        "| ground truth | motion | links | hand, held out [mm] | at [5, 5] | fitted | innovations | theta, psi of 12 links | cpu s |",
+        "| ground truth | motion | links | hand [mm] | at [5, 5] | fitted | innovations | theta, psi of 12 links | cpu s |",
         "|---" * 9 + "|",
     ]
     for name, row in done.items():

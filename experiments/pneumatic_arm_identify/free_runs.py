@@ -92,7 +92,7 @@ class FreeRuns:
                 for name, value, width, k in zip(names, theta.tolist(), half.tolist(), self.known, strict=True)
             },
             "not_told": lost, "at_bound": [name for name, end in zip(names, ends, strict=True) if end],
-            "diagnostic": f"{len(names) - len(lost)} of {len(names)} parameters are told better than they were guessed; all are "
+            "diagnostic": f"{len(names) - len(lost)} of {len(names)} parameters are known better than guessed; all are "
             "per inertia of a joint and per unit of recorded pressure: masses, lengths, bores and forces are not told",
         }  # fmt: skip
 

@@ -101,8 +101,7 @@ _REST = (
 
 
 def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
-    """Priors of all parameters of a joint, in their order; `lower` and `upper` (n,) are the ends of the recorded range
-    [rad]."""
+    """Priors of a joint's parameters, in order; `lower` and `upper` (n,) are the ends of the recorded range [rad]."""
     low, high, joints = float(lower[joint]), float(upper[joint]), len(lower)
     outside, inside = STOP_RANGE
     gravity = tuple(Known(f"{f}{i}", "rad/s^2", 0.0, 20.0) for i in range(joints) for f in ("sin", "cos"))

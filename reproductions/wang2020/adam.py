@@ -59,8 +59,7 @@ class AdamOptions:
 
 
 def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
-    """Fit by the paper's procedure; see the module docstring. It keeps the parameters of the epoch with the lowest training
-    cost.
+    """Fit by the paper's procedure (see module docstring); keeps the parameters of the epoch with lowest training cost.
 
     Raises:
         DataError: States are measured in part, or the simulation diverges at the start parameters.

@@ -113,8 +113,7 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class MismatchedModel(SteppedSimulator):
-    """A ground truth with a ladder of effects; a subclass defines `ladder`, `_held`, and makes its effects where it writes
-    parameters.
+    """A ground truth with a ladder of effects; a subclass defines `ladder`, `_held`, and makes its effects.
 
     Raises:
         OptionError: No such level or effect.

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..data.recordings import part_of
 from .complementarity import ComplementarityForm
 from .errors import DataError, OptionError
 from .mismatch import seen
 from .parameters import Parameters
 from .simulator import Array, Simulator
-from .trajectory import DataSplit, Trajectory, TrajectorySet
+from .trajectory import DataSplit, Trajectory, TrajectorySet, part_of
 
 EXPERIMENT = "experiment"
 """Key of a recording's metadata: the name of its experiment."""

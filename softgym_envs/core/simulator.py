@@ -12,7 +12,8 @@ Promises, tested in tests/test_contract.py for every simulator:
 5. `rollout` equals repeated `step`.
 
 Optional capabilities are protocols of their own, checked by isinstance: `Differentiable`, `HasStabilityLimit`, `Residual`,
-`Symbolic`."""
+`Symbolic`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Spec of the simulator that identified parameters belong to: system, structure, options and physics step, saved with every
-fit.
+"""Spec of the simulator that parameters belong to: system, structure, options and physics step, saved with fits.
 
 Parameters that were fitted to one structure, timestep or contact mode mean nothing, or something else, in another. A spec is a
 table [simulator] in a file of parameters; `gym.make(..., params=file)`, `identify --resume` and the fingerprint of a fit

@@ -181,7 +181,7 @@ class System:
         """
         if not (backend or self.ground_truths):
             raise OptionError(
-                f"system {self.name!r} has no ground truth: give a backend, 'package.module:function' or a .toml file of your own"
+                f"system {self.name!r} has no ground truth: name a backend, 'package.module:function' or your .toml file"
             )
         found = backend or next(iter(self.ground_truths))
         self._entry_point(found)

@@ -13,6 +13,7 @@ states of a simulator or any measured quantities, in SI; NaN where nothing was m
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -454,3 +455,12 @@ def _check_names(what: str, names: tuple[str, ...], what_units: str, units: tupl
 def _shorten(names: Sequence[Any]) -> str:
     shown = ", ".join(str(name) for name in names[:12])
     return (shown or "none") + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
+
+
+def part_of(period: float, longest: float) -> float:
+    """The longest physics step [s] that divides a period evenly and is at most `longest`.
+
+    >>> round(part_of(1 / 60, 0.01), 6)
+    0.008333
+    """
+    return period / math.ceil(period / longest - 1e-9)

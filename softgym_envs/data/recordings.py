@@ -5,7 +5,6 @@ See `data.tables` for what a file may look like, and `core.units` for the units 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -308,15 +307,6 @@ def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:
         )
     found = trajectory.with_controls(given.controls, given.control_names, given.control_units)
     return replace(found, commanded=given.commanded)
-
-
-def part_of(period: float, longest: float) -> float:
-    """The longest physics step [s] that divides a period evenly and is at most `longest`.
-
-    >>> round(part_of(1 / 60, 0.01), 6)
-    0.008333
-    """
-    return period / math.ceil(period / longest - 1e-9)
 
 
 def _point_labels(path: str, lines: Sequence[int], points: Sequence[str]) -> list[str]:

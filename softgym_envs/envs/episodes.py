@@ -368,7 +368,7 @@ class Episodes:
                 raise OptionError(f"saved {name!r} holds actions beyond [-1, 1]")
         if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
             raise OptionError("saved 'steps' holds other than whole numbers >= 0")
-        parameters = self._parameters_of(arrays["parameters"], np.arange(self._rows))
+        parameters = self._parameters_of(arrays["parameter_values"], np.arange(self._rows))
         generators = self._checked_rngs(saved["rng"])
         arrays["state"] = check_state("saved 'state'", arrays["state"], self.simulator)
         for rng, state in zip(self.rngs, generators, strict=True):
@@ -390,7 +390,7 @@ class Episodes:
         return list(states)
 
 
-_SAVED = ("state", "context", "queue", "given", "parameters", "observed", "steps")
+_SAVED = ("state", "context", "queue", "given", "parameter_values", "observed", "steps")
 
 
 def _with(nominal: Parameters, parameter_values: Mapping[str, float], given: Any) -> Parameters:

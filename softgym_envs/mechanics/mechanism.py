@@ -316,7 +316,7 @@ class Mechanism:
         array = np.atleast_2d(np.asarray(parameter_values, dtype=np.float64))
         if len(array) == 1:
             array = np.repeat(array, batch, axis=0)
-        return check_array("parameters", array, (batch, len(self.parameter_values)))
+        return check_array("parameter_values", array, (batch, len(self.parameter_values)))
 
     def _configuration(self, q: Any, v: Any, parameter_values: Any) -> tuple[Array, Array, Array]:
         q = check_array("q", q, (None, self.n))

@@ -1,5 +1,4 @@
-"""Trees in MuJoCo: an independent engine for the same bodies, joints, springs and constraints. Systems build their MuJoCo
-models on it.
+"""Trees in MuJoCo: the same bodies, joints, springs and constraints, for the MuJoCo models of systems.
 
 A joint of several angles is that many hinges on one body. MuJoCo 4.0.0 has a bug in the sparse Newton solver
 (google-deepmind/mujoco issue 3767), so the Jacobian is dense by option. Slides are not made.

@@ -119,8 +119,7 @@ def _check_names(path: str, found: System, others: dict[str, System]) -> None:
 
 
 def systems_by_path() -> dict[str, System]:
-    """All systems by the path of their declaration; systems of other packages that cannot be loaded are skipped with a
-    warning."""
+    """All systems by the path of their declaration; other packages' that cannot be loaded are skipped with a warning."""
     paths = sorted(_AWAITED)
     if not _FOUND:
         _FOUND.update({path: _load(path) for path in LIST})

@@ -1,5 +1,4 @@
-r"""Effect of a model's own error: each parameter is varied over its allowed range with the others fixed, and costs are
-compared.
+r"""Effect of a model's own error: each parameter is varied over its range, others fixed; costs are compared.
 
 A structurally wrong model fits its parameters to its error. Their bias is as large as the error can look like their
 effect, and no interval from curvature or scatter at the minimum shows it (Brynjarsdottir and O'Hagan 2014). With weighted

@@ -6,8 +6,7 @@ from dataclasses import is_dataclass, replace
 from typing import Any
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.trajectory import DataSplit, TrajectorySet
-from softgym_envs.data.recordings import part_of
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet, part_of
 
 from ..least_squares.segments import Segments
 from ..problem.problem import FitProblem

@@ -1,5 +1,4 @@
-"""CMA-ES [Hansen 2001] over parameters and initial states: identification without derivatives, for simulators without
-structure.
+"""CMA-ES [Hansen 2001] over parameters and initial states: identification without derivatives or structure.
 
 Every generation is one batch of rollouts. Where derivatives exist, `shooting` and `mpec` need far fewer rollouts; CMA-ES needs
 no start near the answer and no slope. Legend: K candidates, S recordings, p parameters, n tangent.

@@ -181,8 +181,7 @@ class FitProblem:
 
     @cached_property
     def columns(self) -> NDArray[np.intp]:
-        """Places of the robot's free parameters in `Parameters.to_vector`; (p,) where no parameter of the recordings is
-        free."""
+        """Places of the robot's free parameters in `Parameters.to_vector`; (p,) where no recording parameter is free."""
         return np.array([self.parameter_values.index(name) for name in self.own], dtype=np.intp)
 
     @cached_property

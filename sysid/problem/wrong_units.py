@@ -236,8 +236,7 @@ def _acceleration(times: Array, values: Array) -> Array:
 
 
 def _by_motion(problem: Checked, parameter_values: Parameters) -> str:
-    """Diagnostic, or "": compare how far the measured columns travel with how far the simulator's do under the same
-    controls."""
+    """Diagnostic, or "": compare how far measured columns and the simulator's travel under the same controls."""
     trajectory = problem.split.train[0]
     start = problem.simulator.initial_state(1) if problem.full_state else problem.initial_guess(trajectory)[None]
     controls = problem.controls(trajectory)[None]

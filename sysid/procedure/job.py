@@ -395,7 +395,7 @@ def all_recognised(experiments: list[str]) -> list[str]:
     if "" in experiments and any(experiments):
         known = ", ".join(dict.fromkeys(name for name in experiments if name))
         raise OptionError(
-            f"recording {experiments.index('') + 1} of {len(experiments)} looks like no experiment of the procedure, others like "
+            f"recording {experiments.index('') + 1} of {len(experiments)} looks like no experiment, others like "
             f"{known}: leave it out, or say `stage`"
         )
     return experiments

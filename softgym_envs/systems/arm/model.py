@@ -94,8 +94,7 @@ class ElbowModel:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """Parameters before identification, in order of precedence: `parameter_values`, those of muscles and hinge, those of
-        the class.
+        """Parameters before identification, by precedence: `parameter_values`, muscles and hinge, the class.
 
         Raises:
             ParameterError: One is out of its bounds.

@@ -221,8 +221,7 @@ def gains(action, before, after, bonus, weight, found):
 
 @kernel
 def sense(start, stiffness, damping, course, k, state, context, found):
-    """Observations (B, no) of `systems.loop.identify` by an arm of springs (7,) and a damping, with as much of the state as
-    fits."""
+    """Observations (B, no) of `systems.loop.identify` by an arm of springs (7,) and a damping, cut to what fits."""
     arm, episode = len(start), Course(*course)
     behind, at = 2 * arm + 7, BELIEF + k + k * k
     n = (episode.noise - at - 1) // (1 + k) // 2

@@ -92,7 +92,8 @@ class LoopIdentify(ArmTask):
     """Weight of the mean squared action."""
 
     success_definition = (
-        "At the end, both stiffnesses are within `tolerance` of the ground truth, their 95 % intervals no wider to either side, "
+        "At the end, both stiffnesses are within `tolerance` of the ground truth, their 95 % intervals no wider "
+        "to either side, "
         f"and the largest moments about both axes were {100 * PROOF:.0f} to 100 % of what the loop bears."
     )
 

@@ -1,5 +1,4 @@
-"""How arm and loop differ from their nominal model, and errors of the arm's sensors: effects of the mismatched model
-(`core.mismatch`).
+"""Mismatched models of arm and loop: structure, and errors of the arm's sensors (`core.mismatch`).
 
 Friction, damping, the clamp's pose and stiffness are physics. Noise, bias and lag belong to sensors: they affect recordings
 only (`procedure.manipulation`), while tasks see true states.

@@ -210,8 +210,7 @@ class LoopModel:
         return TWIST if self.twist else ()
 
     def tree_constants(self, parameter_values: Array) -> Array:
-        """Values of `parameter_values` (B, P) for `LoopParameters`, which give the clamp's shift, gravity downwards, and
-        factors."""
+        """Values of `parameter_values` (B, P) for `LoopParameters`: the clamp's shift, gravity downwards, factors."""
         parts = [parameter_values[:, : len(PARAMETERS)] * SIGNS + self._added]
         parts += [parameter_values[:, self._twist_columns]] if self.twist else []
         parts += [spring_values(parameter_values, self.spring_parts)] if self.spring_parts else []

@@ -203,8 +203,7 @@ class Pegging(NamedTuple):
 
 @kernel
 def look_at_peg(pegging, torques, state, context, period):  # type: ignore[no-untyped-def]
-    """Update contexts (B, 21) of `systems.loop.peg` at states (B, 2 n), `period` [s] later, under torques (B, 7) [N m], in
-    place.
+    """Update contexts (B, 21) of `systems.loop.peg` in place, at states (B, 2 n), `period` [s] later, torques (B, 7) [N m].
 
     Columns: these torques, the peg; the tip from the loop's middle; distance of that middle from its place on the peg [m], how
     often the loop winds around the peg's axis, least depth of its joints beyond the tip [m]; time for which they are there,

@@ -164,7 +164,8 @@ def unknown(simulator: Any) -> tuple[str, ...]:
 CANDIDATE_CAUSES = {"torque sensors of another gain": ("torque_gain",)}
 """See `Stage.candidate_causes`."""
 FOLLOWED: dict[str, Any] = {
-    "prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False, "candidate_causes": CANDIDATE_CAUSES,
+    "prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False,
+    "candidate_causes": CANDIDATE_CAUSES,
 }  # fmt: skip
 PROCEDURE = Procedure(
     experiments=(Experiment("manipulation", manipulation, round(LOOP_MAX_SECONDS / MAX_LOOP_STEP)),),

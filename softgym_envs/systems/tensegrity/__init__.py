@@ -30,7 +30,7 @@ SYSTEM = System(
     learning="softgym_envs.systems.tensegrity.learning:LEARNING",
     controllers="softgym_envs.systems.tensegrity.controllers:CONTROLLERS",
     objectives={"roll": "softgym_envs.systems.tensegrity.tasks:ROLL", "crawl": "softgym_envs.systems.tensegrity.tasks:CRAWL"},
-    free_structure=("name", "nodes", "parameters", "actuated", "control_limit", "terrain"),
+    free_structure=("name", "nodes", "parameter_values", "actuated", "control_limit", "terrain"),
 )
 
 __all__ = [

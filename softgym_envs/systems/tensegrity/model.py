@@ -201,8 +201,7 @@ class TensegrityModel:
         return np.asarray(np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1))
 
     def borne(self, parameters: Any, dt: float) -> dict[str, float]:
-        """Largest stiffness, and damping with it, at which semi-implicit Euler is stable; see
-        `core.simulator.HasStabilityLimit`.
+        """Largest stiffness and damping at which semi-implicit Euler is stable; see `core.simulator.HasStabilityLimit`.
 
         A motion that cables damp at the rate a per N s/m, and pull back at a per N/m, has in a step eigenvalues with the sum
         2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4. The largest a is the

@@ -84,7 +84,8 @@ def native_constants(mujoco_model: MujocoParameters | None = None, dt: float = 1
         raise ParameterError(f"MuJoCo model has a batch of {mujoco_model.batch}, expected a single set of parameters")
     if mujoco_model.torsional_friction != mujoco_model.rolling_friction:
         raise ParameterError(
-            f"torsional_friction is {mujoco_model.torsional_friction} and rolling_friction {mujoco_model.rolling_friction}: our engine has "
+            f"torsional_friction is {mujoco_model.torsional_friction} and "
+            f"rolling_friction {mujoco_model.rolling_friction}: our engine has "
             "one pivot_friction for both, they must be equal"
         )
     held = 1.0 - 2.0 * dt / (IMPEDANCE * mujoco_model.contact_timeconst)

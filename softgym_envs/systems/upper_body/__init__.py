@@ -16,7 +16,7 @@ SYSTEM = System(
     learning="softgym_envs.systems.upper_body.learning:LEARNING",
     controllers="softgym_envs.systems.upper_body.controllers:CONTROLLERS",
     objectives={"reach": "softgym_envs.systems.upper_body.procedure:REACH"},
-    free_structure=("parameters",),
+    free_structure=("parameter_values",),
 )
 
 __all__ = ["SYSTEM"]

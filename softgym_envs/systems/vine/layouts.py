@@ -1,5 +1,4 @@
-"""Layouts of obstacles and goals in an episode: open field, barriers with entry points, a narrow gap, a wall, the paper's
-scene.
+"""Layouts of obstacles and goals: open field, barriers with openings, a narrow gap, a wall, the paper's scene.
 
 A layout has a fixed set of shapes (structure of the model) and draws their poses and a goal for every episode. All layouts are
 for a robot whose base is the world's origin, heading along +x, unless they say otherwise.

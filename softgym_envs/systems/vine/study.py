@@ -67,7 +67,8 @@ def body_constants(ground_truth: Parameters) -> VineParameters:
 
 _SHARED: dict[str, Any] = {
     "starts": starts, "first_policy": growing, "force_scale": disturbance_scale, "measure": distances, "position": position,
-    "best": body_constants, "recorded": "VineGrow-v0", "dt": VINE_STEP, "ground_truth_parameters": {"contact_timeconst": 2 * VINE_STEP},
+    "best": body_constants, "recorded": "VineGrow-v0", "dt": VINE_STEP,
+    "ground_truth_parameters": {"contact_timeconst": 2 * VINE_STEP},
 }  # fmt: skip
 
 FOUR = (

@@ -1,5 +1,4 @@
-"""Kernels that tasks run on every state, one row of the batch per thread, by `engines.warp.row_kernel.RowKernel`; and the
-reward.
+"""Kernels of tasks on every state, one row per thread (`engines.warp.row_kernel.RowKernel`); and the reward.
 
 Legend: N links, K sections, M obstacles, R range readings.
 """
