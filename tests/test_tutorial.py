@@ -133,8 +133,8 @@ start = found.simulator().initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
 for dt, substeps in ((2e-3, 50), (1e-3, 100)):
-    engine, MuJoCo model = found.simulator(dt=dt), found.simulator(backend="mujoco", dt=dt)
-    a, b = (s.rollout(start, controls, substeps=substeps)[0] for s in (engine, MuJoCo model))
+    engine, reference = found.simulator(dt=dt), found.simulator(backend="mujoco", dt=dt)
+    a, b = (s.rollout(start, controls, substeps=substeps)[0] for s in (engine, reference))
     states = engine.rollout(start, 0 * controls, substeps=substeps)[0]
     x, theta, r, vx, w, vr = np.moveaxis(states, -1, 0)
     momentum = vx + 0.5 * (vx + vr * np.sin(theta) + r * w * np.cos(theta))
@@ -197,13 +197,13 @@ import gymnasium as gym, numpy as np, softgym_envs
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.systems import system
 found = system("elastic_pendulum")
-MuJoCo model, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
+reference, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
 hidden = ("unseen_mjcf.qpos3", "unseen_mjcf.qvel3")
-assert mine.state_names == MuJoCo model.state_names and flag.state_names == (*MuJoCo model.state_names, *hidden)
+assert mine.state_names == reference.state_names and flag.state_names == (*reference.state_names, *hidden)
 start = mujoco_model.initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
-a, b = (s.rollout(start, controls, substeps=50)[0] for s in (MuJoCo model, mine))
+a, b = (s.rollout(start, controls, substeps=50)[0] for s in (reference, mine))
 print(float(np.abs(a - b).max()))
 push, rest = np.random.default_rng(1).uniform(-5, 5, (1, 30, 1)), np.zeros((1, 1, 1))
 for backend in ("mine.toml", "flag.toml"):
