@@ -14,11 +14,7 @@ results/superball_identify_cameras; times are those of a processor.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import io
 import json
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -28,6 +24,8 @@ from typing import Any
 import numpy as np
 import tyro
 
+import sysid
+from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.data.sensors import sensor_from_text
 
@@ -54,32 +52,21 @@ class Args:
     """Folder of the table."""
 
 
-def subcommand(name: str) -> Any:
-    """scripts/<name>.py."""
-    path = Path(__file__).parents[2] / "scripts" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"verb_{name}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[f"verb_{name}"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[str, Any]:
     """Record and identify one ground truth."""
-    record, identify, said = subcommand("record"), subcommand("identify"), io.StringIO()
-    option = () if level == 0 else (f"level={level}", f"seed={seed}")
-    file = folder / "markers.h5"
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        record.main(record.Args("tensegrity", backend="mujoco", option=option, sensor=sensor, seed=seed, out=file))
-        begin = time.process_time()
-        code = identify.main(identify.Args("tensegrity", data=(file,), out=folder / "fit"))
+    options = {} if level == 0 else {"level": level, "seed": seed}
+    data, said = sysid.record("tensegrity", backend="mujoco", options=options, sensor=sensor, seed=seed), ""
+    begin = time.process_time()
+    try:
+        code = 2 if sysid.identify("tensegrity", data, diagnose="full", out=folder / "fit").unusable else 0
+    except SoftgymError as error:
+        code, said = 2, str(error)
     true = {**BODY, "latency": sensor_from_text(sensor).latency}
     row: dict[str, Any] = {"seed": seed, "level": level, "sensor": " ".join(sensor), "true": true}
     row |= {"code": code, "seconds": round(time.process_time() - begin, 1)}
     fits = {name: folder / "fit" / name / "fit.json" for name in STAGES}
     if not all(path.exists() for path in fits.values()):
-        return {**row, "said": said.getvalue()[-500:]}
+        return {**row, "said": said}
     read = {name: json.loads(path.read_text()) for name, path in fits.items()}
     used = next((name for name in STAGES if read[name]["diagnostics"][0]["severity"] != "do_not_use"), STAGES[0])
     fit = read[used]

@@ -64,7 +64,7 @@ def guarded(work: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:  # its text, if any, says what is kept
-        print("; ".join(["interrupted", *map(str, stop.args)]), file=sys.stderr)
+        print(in_flags("; ".join(["interrupted", *map(str, stop.args)])), file=sys.stderr)
         return 130
     except Exception as error:
         if not (said := sentence(error)):
@@ -85,7 +85,14 @@ def sentence(error: Exception) -> str:
         from softgym_envs.core.errors import SoftgymError
     except ImportError:
         return ""
-    return str(error) if isinstance(error, (SoftgymError, Error)) else ""
+    return in_flags(str(error)) if isinstance(error, (SoftgymError, Error)) else ""
+
+
+def in_flags(text: str) -> str:
+    """Text in which arguments of functions, in backticks, are flags."""
+    from sysid.report import as_flags
+
+    return as_flags(text)
 
 
 def run_verb(given: Sequence[str]) -> int:

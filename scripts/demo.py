@@ -103,7 +103,7 @@ def identified(
     data = source.record(rng, steps).train
     stages = tuple(stage for stage in procedure.stages if stage.method == "one_step") or procedure.stages
     fit = run_procedure(
-        procedure, source.native(), data, start=source.default(), stages=stages, out=out,
+        procedure, source.native(), data, start=source.default(), stages=stages, out=out / "fit",
         announce=lambda name: progress.say(f"identifying, stage {name}"),
     )  # fmt: skip
     print(fit.summary())
@@ -234,7 +234,7 @@ def run(args: Args, progress: Beat) -> None:
         Section("The same plan in both worlds", f"The plan never saw the ground truth. {meaning(case)}", head, rows),
         Section("Path and cost", images=(embed(plot(case, runs, costs, args.period)),)),
         Section("Side by side", images=(embed_image(args.out / "demo.gif"),)),
-        Section("Fits", links=tuple((name, f"{name}/report.html") for name in stages)),
+        Section("Fits", links=(("stages " + ", ".join(stages), "fit/report.html"),)),
     )
     sub = f"{args.id}: {steps:,} steps of the ground truth were recorded; took {seconds:.0f} s"
     write_atomically(args.out / "report.html", render_sections("Record, identify, plan, transfer", sub, sections).encode())

@@ -1,32 +1,27 @@
 """Identify the parameters of a robot from recordings: data -> fit -> report.
 
     softgym-envs identify tensegrity --data recordings.h5                 # of `record`: the system's procedure, stage by stage
-    softgym-envs identify tensegrity --stage body --data air.h5           # one stage of it
     softgym-envs identify vine --model robot.toml --data tracked.csv --fps 30 --free-motion
 
-writes runs/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Bad data give a sentence and exit
-code 2. Ctrl-C stops a fit; `--resume` goes on. What to record, and how to read the diagnostics: docs/identification.md.
+writes runs/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Exit code 2: do not use the numbers.
+Ctrl-C stops a fit; `--resume` goes on. What to record, how to read the diagnostics: docs/identification.md.
 """
 
-from __future__ import annotations
-
+import inspect
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, Any, cast
 
 import tyro
 
-from softgym_envs.core.errors import OptionError, SoftgymError
-from softgym_envs.core.files import git_commit
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.system import options_from_text
-from softgym_envs.envs.drawing import Drawable, write_overlay
+from softgym_envs.envs.drawing import write_overlay
 from softgym_envs.systems import system
 from sysid import identify, identify_online, load
-from sysid.procedure import ProcedureInterrupted
 from sysid.procedure.search import Diagnose
-from sysid.procedure.stage import CHECKPOINT
-from sysid.report import Beat, Seldom, as_flags, rows_in_words
+from sysid.report import Beat, Seldom, as_flags
 
 
 @dataclass(frozen=True)
@@ -62,73 +57,25 @@ class Args:
     resume: bool = False  # Resume an interrupted fit from the files in `out`.
 
 
-IDLE_ONLINE = ("method", "settings", "split", "free_initial", "seed", "max_iterations", "gif", "resume")
-
-
 def main(args: Args) -> int:
-    """Fit and report; 0 for usable numbers, 2 for none, or some that must not be used, 130 if interrupted."""
-    print(f"seed {args.seed or 0}, commit {git_commit()}")
-    with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as progress:
-        try:
-            return (online if args.online else fit)(args, progress)
-        except SoftgymError as error:
-            print(f"no fit: {as_flags(str(error))}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            left = next(args.out.rglob(CHECKPOINT), None)
-            print(f"interrupted; {'--resume goes on' if left else 'there is no checkpoint to go on from'}", file=sys.stderr)
-            return 130
+    """Fit and report; 0 for usable numbers, 2 for some that must not be used."""
+    given: dict[str, Any] = vars(args) | {"system": args.system, "initial_guess": args.start}
+    given |= {"options": options_from_text(args.option), "settings": options_from_text(args.settings, "settings")}
+    given["announce"] = lambda note: print(as_flags(note), flush=True)
 
+    def of(function: Any) -> dict[str, Any]:
+        return {name: given[name] for name in inspect.signature(function).parameters if name in given and name != "files"}
 
-def asked(args: Args) -> dict[str, Any]:
-    """Arguments of both functions."""
-    data = load(
-        *args.files, *args.data, controls=args.controls, fps=args.fps, meters_per_pixel=args.meters_per_pixel,
-        flip_y=args.flip_y,
-    )  # fmt: skip
-    return {
-        "system": args.system, "data": data, "model": args.model, "dt": args.dt,
-        "options": options_from_text(args.option), "stage": args.stage, "free": args.free, "initial_guess": args.start,
-        "columns": args.columns, "noise": args.noise, "free_motion": args.free_motion, "out": args.out,
-        "announce": lambda note: print(as_flags(note), flush=True),
-    }  # fmt: skip
-
-
-def fit(args: Args, progress: TextIO) -> int:
-    """`sysid.identify`, and what it found."""
-    missing, settings = None, options_from_text(args.settings, "settings", "starts=3")
-    try:
-        found = identify(
-            **asked(args), method=args.method, settings=settings, split=args.split, free_initial=args.free_initial,
-            seed=args.seed, max_iterations=args.max_iterations, resume=args.resume, diagnose=args.diagnose,
-            progress=progress,
-        )  # fmt: skip
-    except ProcedureInterrupted as stop:
-        found, missing = stop.result, stop.missing
-    last = found.stages[-1]
-    if args.gif is not None:
-        trace, robot = last.fit.trace, cast(Drawable, system(args.system).simulator(args.model, parameter_values=args.start))
-        print("picture:", write_overlay(args.gif, robot, trace.names, trace.times, trace.fitted, trace.measured))
-    print(as_flags(found.summary()))
-    report = next(path for path in (args.out / last.name / "report.html", args.out / "report.html") if path.exists())
-    print(f"parameters: {args.out / 'fit.toml'}\nreport: {report}")
-    if found.unusable and len(found.stages) > 1:
-        print(f"do not use {', '.join(found.unusable)}: the stage that gave them failed; see above", file=sys.stderr)
-    if missing is not None:
-        print(f"interrupted{'; not fitted: ' * bool(missing)}{', '.join(missing)}; --resume goes on", file=sys.stderr)
-        return 130
-    return 2 if found.unusable else 0
-
-
-def online(args: Args, _: TextIO) -> int:
-    """`sysid.identify_online`; 0 if every parameter is identified by now, by a model that explains all rows."""
-    for name in IDLE_ONLINE:
-        if (given := getattr(args, name)) is not None and given is not False and given != ():
+    given["data"] = load(*args.files, *args.data, **of(load))
+    if args.online:
+        idle = {*of(identify), "gif"} & set(vars(args)) - set(of(identify_online))
+        for name in sorted(name for name in idle if getattr(args, name) != getattr(Args(args.system), name)):
             raise OptionError(f"`{name}` does nothing with `online`; leave it out")
-    found = identify_online(**asked(args))
-    print(f"{rows_in_words(found)}\nrows: {args.out / 'online.csv'}")
-    return 0 if found.determined.all() and found.explained else 2
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))
+        rows = identify_online(**of(identify_online))
+        return 0 if rows.determined.all() and rows.explained else 2
+    with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as given["progress"]:
+        found = identify(**of(identify))
+    if args.gif is not None:
+        trace, robot = found.stages[-1].fit.trace, system(args.system).simulator(args.model, parameter_values=args.start)
+        print("picture:", write_overlay(args.gif, cast(Any, robot), trace.names, trace.times, trace.fitted, trace.measured))
+    return 2 if found.unusable else 0

@@ -8,20 +8,17 @@ writes one HDF5 file; every recording names its experiment, so that `identify` r
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.system import options_from_text
 from softgym_envs.core.trajectory import check_ending
 from sysid import record
-from sysid.report import as_flags
 
 
 @dataclass(frozen=True)
@@ -43,29 +40,16 @@ class Args:
     out: Path = Path("recordings.h5")  # HDF5 file.
 
 
-def main(args: Args) -> int:
-    """Record; 0, 2 for bad input, or 130 if interrupted."""
+def main(args: Args) -> None:
+    """Record."""
     print(f"seed {args.seed}, commit {git_commit()}")
-    try:
-        check_ending(args.out)
-        found = record(
-            args.system, backend=args.backend, model=args.model, options=options_from_text(args.option), dt=args.dt,
-            parameters=args.params, experiments=args.experiment, count=args.count, steps=args.steps, budget=args.budget,
-            sensor=args.sensor, seed=args.seed,
-        )  # fmt: skip
-        path = found.save(args.out)
-    except SoftgymError as error:
-        print(f"nothing recorded: {as_flags(str(error))}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; nothing is written", file=sys.stderr)
-        return 130
+    check_ending(args.out)
+    given = {name: getattr(args, name) for name in ("backend", "model", "dt", "count", "steps", "budget", "sensor", "seed")}
+    found = record(
+        args.system, options=options_from_text(args.option), parameters=args.params, experiments=args.experiment, **given
+    )
+    path = found.save(args.out)
     for each in found:
         size = f"{each.num_steps} rows of {len(each.names)} columns"
         print(f"  {each.metadata[EXPERIMENT]}: {each.times[-1] - each.times[0]:g} s, {size}")
     print(f"recordings: {path}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))

@@ -30,7 +30,7 @@ from .fitting.online import HorizonResult
 from .procedure.identification import Identification
 from .procedure.job import FPS, Job
 from .procedure.search import Diagnose
-from .report.rows import save_rows
+from .report.rows import rows_in_words, save_rows
 
 Given = Parameters | str | Path | None
 """Parameters, or a TOML file of them."""
@@ -216,7 +216,7 @@ def identify(
         resume: Go on from the files of an interrupted fit in `out`.
         diagnose: How long to search for what the fit lacks: "none"; "quick", no longer than the fit took; or "full".
         progress: Stream for lines of progress.
-        announce: Called with every note as it arises.
+        announce: Called with every note as it arises, and with the summary at the end.
 
     Raises:
         OptionError: An argument is not allowed, or does not fit the others.
@@ -250,6 +250,8 @@ def identify_online(
         OptionError: The system has no complementarity form, or there are several recordings.
     """
     found, simulator = _job(locals()).run_online()
+    if announce is not None:
+        announce(rows_in_words(found))
     if out is not None:
         save_rows(found, simulator.state_names, Path(out) / "online.csv")
     return found

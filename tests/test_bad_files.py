@@ -283,7 +283,7 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
     place = tmp_path / "file"
     place.touch()
     assert run_script(load_script("scripts/record.py"), "block", "--out", place / "a.h5") == 2
-    assert "nothing recorded: cannot write" in capsys.readouterr().err
+    assert "error: cannot write" in capsys.readouterr().err
     policy = ROOT / "agents/policies/VineGrow-v0.npz"
     told = ("VineGrow-v0", "--episodes", 1, "--out", place / "a.json")
     assert run_script(load_script("scripts/evaluate.py"), policy, *told) == 2

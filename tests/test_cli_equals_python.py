@@ -13,7 +13,7 @@ from softgym_envs.core.files import read_toml
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.systems import LIST, system
 
-SHORT = {"loop": 100, "vine": 100, "arm": 300, "upper_body": 100, "tensegrity": 200}
+SHORT = {"loop": 200, "vine": 400, "arm": 300, "upper_body": 100, "tensegrity": 200}
 """Physics steps of a recording where the procedure's would take too long."""
 
 

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,7 +44,7 @@ from sysid.least_squares.system import ShootingSystem
 
 GROUND_TRUTH = MujocoVineParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)
-SCRIPT = Path(__file__).parents[1] / "scripts" / "identify.py"
+COMMAND = ("-m", "softgym_commands")
 
 
 def problem(simulator, recordings, split, **keywords):
@@ -155,7 +154,8 @@ def test_the_script_fits_a_labs_file(tmp_path):
     (tmp_path / "robot.toml").write_text(scene_text(replace(BEAM, num_links=8)))
     command = [
         sys.executable,
-        str(SCRIPT),
+        *COMMAND,
+        "identify",
         "vine",
         "--model",
         str(tmp_path / "robot.toml"),
@@ -228,9 +228,9 @@ def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
 def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_path):
     """Own class, no noise, a factor of three off: all four parameters come back, muscles' too."""
     VineParameters().replace(**GUESS).save(tmp_path / "initial_guess.toml")
-    record, data = SCRIPT.parent / "record.py", str(tmp_path / "recordings.h5")
+    data = str(tmp_path / "recordings.h5")
     identify = [
-        str(SCRIPT),
+        "identify",
         "vine",
         "--data",
         data,
@@ -239,8 +239,8 @@ def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_p
         "--out",
         str(tmp_path / "fit"),
     ]
-    for command in ([str(record), "vine", "--steps", "400", "--out", data], identify):
-        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    for command in (["record", "vine", "--steps", "400", "--out", data], identify):
+        done = subprocess.run([sys.executable, *COMMAND, *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     found = VineParameters.load(tmp_path / "fit" / "fit.toml")
     for name in GUESS:
@@ -277,7 +277,7 @@ def test_the_script_fits_a_labs_file_by_one_nonlinear_program(tmp_path):
         record_oscillation(GROUND_TRUTH, np.random.default_rng(2), seconds=0.4, fps=120.0), tmp_path / "tracked.csv"
     )
     (tmp_path / "robot.toml").write_text(scene_text(replace(BEAM, num_links=6)))
-    command = [sys.executable, str(SCRIPT), "vine", "--model", str(tmp_path / "robot.toml"), "--data", str(path)]
+    command = [sys.executable, *COMMAND, "identify", "vine", "--model", str(tmp_path / "robot.toml"), "--data", str(path)]
     command += ["--dt", str(1 / 480), "--free-motion", "--method", "simultaneous", "--out", str(tmp_path / "fit")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "noise by third differences" in done.stdout, done.stdout + done.stderr

@@ -23,14 +23,11 @@ Writes numbers.json and table.md into results/all_identify_drawn.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import io
 import json
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -40,13 +37,16 @@ import tyro
 from cases import CASES, files
 from roc import table_of as roc_of
 
+import sysid
 from agents.transfer.jobs import in_processes
+from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.procedure import EXPERIMENT
-from softgym_envs.systems import system
+from softgym_envs.core.trajectory import TrajectorySet
 from sysid.diagnostics.prediction_intervals import scores
 from sysid.diagnostics.step import in_steps_of
 from sysid.problem.recording_parameters import RecordingParameters
+from sysid.procedure.job import Job
 from sysid.procedure.stage_problem import stage_problem
 
 WITHOUT_BANDS = ("loop", "box")
@@ -71,38 +71,28 @@ class Args:
     """Folder."""
 
 
-@cache
-def identify() -> Any:
-    """scripts/identify.py."""
-    path = Path(__file__).parents[2] / "scripts" / "identify.py"
-    spec = importlib.util.spec_from_file_location("identify", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["identify"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     """Record, identify and judge one ground truth."""
     made = CASES[name](name, level, seed, np.random.default_rng([seed, len(level), ord(level[0])]))
-    module, said, begin = identify(), io.StringIO(), time.process_time()
-    args = module.Args(name, **files(made, folder))
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = module.main(args)
+    begin, said, given = time.process_time(), "", files(made, folder)
+    data = sysid.load(*given.pop("data"), fps=given.pop("fps", None))
+    given["initial_guess"] = given.pop("start")
+    try:
+        code = 2 if sysid.identify(name, data, diagnose="full", **given).unusable else 0
+    except SoftgymError as error:
+        code, said = 2, str(error)
     seconds = round(time.process_time() - begin, 1)
     row: dict[str, Any] = {"system": name, "level": level, "seed": seed, "true": made.true, "code": code, "seconds": seconds}
     written = sorted((folder / "fit").rglob("fit.json"), key=lambda path: path.stat().st_mtime_ns)
     if not (folder / "fit" / "fit.toml").exists():  # a stage may have finished, and the next one not
-        return {**row, "said": said.getvalue()[-300:]}
+        return {**row, "said": said}
     fit = json.loads(written[-1].read_text())  # of a procedure's last stage
     found = {e["name"]: e for e in fit["estimates"] if e["name"] in made.true}
     numbers = {name: [float(end) for end in e["interval"]] for name, e in found.items() if not e["hidden"]}
     values, headline = {name: float(e["value"]) for name, e in found.items()}, fit["diagnostics"][0]
     wrong = [abs(values[name] - made.true[name]) > 1.5 * (high - low) for name, (low, high) in numbers.items()]
     parameter_values = type(made.start).load(folder / "fit" / "fit.toml", made.start)
-    with contextlib.redirect_stdout(said):
-        held = inside_bands(args, folder / "more.h5", parameter_values, fit)
+    held = inside_bands(Job(name, data, **given), folder / "more.h5", parameter_values, fit)
     return {
         **row,
         "explains": fit["explained"],
@@ -124,11 +114,11 @@ def alone(name: str, level: str, seed: int) -> dict[str, Any]:
         return one(name, level, seed, Path(folder))
 
 
-def inside_bands(args: Any, more: Path, parameter_values: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
+def inside_bands(job: Job, more: Path, parameter_values: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
     """Horizon and kind -> number of predictions on held-out recordings inside the band, and number of all.
 
     Args:
-        args: Arguments of the fit's command.
+        job: The identification.
         more: File of those recordings.
         parameter_values: Fitted parameters.
         fit: Report of the fit.
@@ -136,17 +126,17 @@ def inside_bands(args: Any, more: Path, parameter_values: Any, fit: dict[str, An
     found: dict[str, list[int]] = {}
     if not (fit["bands"] and more.exists()):
         return found
-    module = identify()
-    procedure, simulator, fitted = module.world(args, system(args.system))
-    *_, unseen = module.world(replace(args, data=(more,)), system(args.system))
+    procedure, simulator, fitted = job.prepared()
+    *_, unseen = replace(job, data=sysid.load(more)).prepared()
     if len(procedure.stages) > 1 and all(EXPERIMENT in recording.metadata for recording in fitted):  # as the command decides
         problem = stage_problem(procedure, procedure.stages[-1], simulator, fitted, start=parameter_values)
     else:
-        stage = module.stage_of(args, procedure)
-        problem = module.problem_of(args, procedure, stage, simulator, fitted)
+        stage = job.chosen(procedure)
+        problem = job.problem(procedure, stage, simulator, fitted)
         if any(d["code"] == "other_simulator" for d in fit["diagnostics"]):
+            assert stage.instead is not None
             problem = in_steps_of(problem, stage.instead(problem.before or problem.simulator))
-        unseen = [recording.for_timestep(problem.simulator.dt) for recording in unseen]
+        unseen = TrajectorySet(tuple(recording.for_timestep(problem.simulator.dt) for recording in unseen))
     problem = problem.replace(view=RecordingParameters(**fit["view"]))
     kinds = [band["kind"] for band in fit["bands"] if band["horizon"] == fit["bands"][0]["horizon"]]
     for recording in unseen:

@@ -13,6 +13,7 @@ its interval or more from the ground truth. Writes numbers.json and table.md int
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import tempfile
@@ -23,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import tyro
-from drawn import identify
 from fault_cases import ROWS, Asked, Row
 from more_faults import OTHERS
 
@@ -84,14 +84,14 @@ def commands(asked: Asked, folder: Path) -> list[list[str]]:
 
 def one(asked: Asked, folder: Path) -> dict[str, Any]:
     """Identify one ground truth from its files."""
-    module, said, begin, code = identify(), io.StringIO(), time.process_time(), 0
+    said, begin, code = io.StringIO(), time.process_time(), 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         for words in commands(asked, folder):
-            code = module.main(tyro.cli(module.Args, args=words))
+            code = importlib.import_module("softgym_commands.__main__").main(["identify", *words, "--diagnose", "full"])
     row: dict[str, Any] = {"true": asked.true, "code": code, "seconds": round(time.process_time() - begin, 1)}
     written = sorted(folder.glob("fit_*/**/fit.json"), key=lambda path: path.stat().st_mtime_ns)
     fits = [json.loads(path.read_text()) for path in written]
-    if not fits or (code and "no fit:" in said.getvalue()):
+    if not fits or (code and "error:" in said.getvalue()):
         return {**row, "said": said.getvalue()[-400:].splitlines()[-1]}
     stages = {f"{path.parent.name}".removeprefix("fit_") or "fit": fit for path, fit in zip(written, fits, strict=True)}
     told = {e["name"]: (e, fit) for fit in fits for e in fit["estimates"] if e["name"] in asked.true}

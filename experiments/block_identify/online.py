@@ -72,7 +72,7 @@ def estimate(world: Any, seed: int, folder: Path) -> dict[str, Any]:
     ]
     noise = [word for name, value in CAMERA.items() for word in (name, str(value))]
     ended = subprocess.run(
-        [sys.executable, str(Path("scripts/identify.py").absolute()), "block", *given, "--noise", *noise],
+        [sys.executable, "-m", "softgym_commands", "identify", "block", *given, "--noise", *noise],
         cwd=folder, capture_output=True, text=True,
     )  # fmt: skip
     rows = np.genfromtxt(folder / "out" / "online.csv", delimiter=",", skip_header=1)

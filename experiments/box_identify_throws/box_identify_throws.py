@@ -36,7 +36,6 @@ from softgym_envs.systems.box.parameters import BoxBody, BoxParameters
 from softgym_envs.systems.box.procedure import PROCEDURE
 from sysid import run_procedure
 
-IDENTIFY = Path(__file__).parents[2] / "scripts" / "identify.py"
 RESULTS = {"cube": Path("results/cube_identify_throws"), "square": Path("results/square_identify_drops")}
 
 
@@ -83,7 +82,8 @@ def fit(args: Fit) -> None:
     train.save(recordings)
     runs = args.runs / args.set
     words = [
-        sys.executable, str(IDENTIFY), "box", "--model", str(structure), "--data", str(recordings), "--dt", repr(kind.dt),
+        sys.executable, "-m", "softgym_commands", "identify", "box",
+        "--model", str(structure), "--data", str(recordings), "--dt", repr(kind.dt),
     ]  # fmt: skip
     found = runs / "fit.toml"
     for stage in kind.stages or ("", "slid"):

@@ -102,7 +102,10 @@ class Identification:
             return self.stages[0].fit.summary()
         begins = " (a start alone: later stages fit its parameters again, and judge them)"
         heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
-        return "\n".join(f"{head}\n{stage.fit.summary()}" for head, stage in zip(heads, self.stages, strict=True))
+        lines = [f"{head}\n{stage.fit.summary()}" for head, stage in zip(heads, self.stages, strict=True)]
+        if self.unusable:
+            lines.append(f"do not use {', '.join(self.unusable)}: the stage that gave them failed; see above")
+        return "\n".join(lines)
 
     # --- files ----------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.files import git_commit
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure, Stage
 from softgym_envs.core.simulator import Simulator, check_number
@@ -70,7 +71,25 @@ class Job:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Identification:
-        """Fit one stage, or all that the recordings were made for."""
+        """Fit one stage, or all that the recordings were made for, and announce what was found."""
+        try:
+            found = self._fitted()
+        except ProcedureInterrupted as stop:
+            self._announce(stop.result)
+            raise
+        except KeyboardInterrupt as stop:
+            left = None if self.out is None else next(self.out.rglob(CHECKPOINT), None)
+            raise KeyboardInterrupt("`resume` goes on" if left else "there is no checkpoint to go on from") from stop
+        self._announce(found)
+        return found
+
+    def _announce(self, found: Identification) -> None:
+        if self.announce is not None:
+            self.announce(found.summary())
+            if self.out is not None:
+                self.announce(f"parameters: {self.out / FIT}\nreport: {self.out / 'report.html'}")
+
+    def _fitted(self) -> Identification:
         procedure, simulator, recordings = self.prepared()
         labels = all(EXPERIMENT in t.metadata for t in recordings)
         if labels and _tells_more(procedure, simulator):
@@ -89,7 +108,7 @@ class Job:
         if len(recordings) > 1:
             raise OptionError(f"`online` follows one recording; there are {len(recordings)}: give one")
         assert procedure.complementarity is not None
-        problem = self._problem(procedure, replace(self, method="mpec").chosen(procedure), simulator, recordings)
+        problem = self.problem(procedure, replace(self, method="mpec").chosen(procedure), simulator, recordings)
         return online(problem, procedure.complementarity(problem.simulator, problem.shared_steps)), simulator
 
     def say(self, note: str) -> None:
@@ -107,6 +126,8 @@ class Job:
 
     def prepared(self) -> tuple[Procedure, Simulator, TrajectorySet]:
         """Procedure, simulator to fit, and the recordings at a whole number of its steps per row, with controls."""
+        if self.announce is not None:
+            self.announce(f"seed {self.seed or 0}, commit {git_commit()}")
         for name, low in (("seed", 0), ("max_iterations", 1)):
             if getattr(self, name) is not None:
                 check_number(f"`{name}`", getattr(self, name), low=low, whole=True)
@@ -192,7 +213,7 @@ class Job:
         its = next((each for each in ("iterations", "generations") if method.takes(each)), "max_iterations")
         return {**options, its: self.max_iterations}
 
-    def _problem(self, procedure: Procedure, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
+    def problem(self, procedure: Procedure, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
         """The problem of one stage, with noise estimated from the recordings if the method needs it."""
         labelled = TrajectorySet(tuple(replace(t, metadata={**t.metadata, EXPERIMENT: stage.experiment}) for t in recordings))
         more: dict[str, Any] = {"measured": self.columns, "noise": self.noise, "free_initial": self.free_initial}
@@ -223,7 +244,7 @@ class Job:
         own = self._own(procedure)
         if lost := [name for name in own.options if not method_of(stage.method).takes(name)]:
             self.say(f"note: options of stage {own.name} that {stage.method} has not: {', '.join(lost)}")
-        problem = self._problem(procedure, stage, simulator, recordings)
+        problem = self.problem(procedure, stage, simulator, recordings)
         kept = sum(len(part) for part in self._split(recordings)[1:])
         held = f" (the last {f'{kept} are' if kept > 1 else 'one is'} held out)" if kept else ""
         self.say(
@@ -238,24 +259,20 @@ class Job:
 
         def keep(found: FitResult) -> None:
             if self.out is not None:
-                save(named(found), self.out)
+                save(named(found), self.out, page=False)
 
         stopped: KeyboardInterrupt | None = None
         try:
             result = fit_stage(
-                procedure,
-                stage,
-                problem,
-                folder=self.out,
-                resume=under_way,
-                progress=self.progress,
-                diagnose=self.diagnose,
+                procedure, stage, problem, folder=self.out, resume=under_way, progress=self.progress, diagnose=self.diagnose,
                 keep=keep,
-            )
+            )  # fmt: skip
         except Interrupted as stop:
             result, stopped = stop.result, stop
         keep(result)
         found = Identification((StageResult(stage.name, named(result)),), tuple(self.notes))
+        if self.out is not None:
+            found.report(self.out / "report.html")
         if stopped is not None:
             raise ProcedureInterrupted(found, ()) from stopped
         return found

@@ -35,7 +35,8 @@ class ProcedureInterrupted(KeyboardInterrupt):
     """Ctrl-C after at least one stage was fitted; with `out`, its files are those of a shorter procedure."""
 
     def __init__(self, result: Identification, missing: tuple[str, ...]) -> None:
-        super().__init__()
+        more = "`resume` goes on" if missing or len(result.stages) > 1 else "the fit is kept"
+        super().__init__(*([f"not fitted: {', '.join(missing)}"] if missing else []), more)
         self.result, self.missing = result, missing
         """The stages that were fitted, and the names of the others."""
 
@@ -63,8 +64,8 @@ def run_procedure(
         data: Recordings that name their experiment, as `Procedure.record` makes them.
         start: Parameters before the first stage; None: the simulator's, with the procedure's guess.
         stages: Stages in place of the procedure's own.
-        out: Folder for the last stage's fit.toml, and a folder of every stage in it, with fit.toml, fit.json, report.html and
-            checkpoint; None: nothing is written.
+        out: Folder of fit.toml, fit.json, report.html, and of a folder of every stage with fit.toml, fit.json and checkpoint;
+            None: nothing is written.
         resume: Use the files that an earlier run on the same data left in `out`.
         announce: Called with the name of each stage as it begins.
         progress: Stream for iteration lines; None: no output.
@@ -114,6 +115,7 @@ def run_procedure(
     missing = tuple(stage.name for stage in chosen[len(done) :])
     if out is not None:
         result.save_whole(out, missing)
+        result.report(out / "report.html")
     if stopped is not None:
         raise ProcedureInterrupted(result, missing) from stopped
     return result
@@ -155,7 +157,7 @@ def _solved(
     except Interrupted as stop:
         found, stopped = settled(stop.result), stop
     if folder is not None:
-        save(found, folder)
+        save(found, folder, page=False)
     return StageResult(stage.name, found), stopped
 
 
