@@ -202,7 +202,7 @@ def test_what_was_recorded_goes_through_the_whole_procedure_and_resumes(
     assert run_script(script, *arguments, "--stage", "elastic", "--resume") == 2
     assert "has ended, with its parameters in fit.toml" in capsys.readouterr().err
     assert run_script(script, *arguments, "--stage", "plastic") == 2
-    assert "unknown stage 'plastic'; there are elastic, all, laboratory" in capsys.readouterr().err
+    assert "unknown stage 'plastic'; there are elastic, all, from_recordings" in capsys.readouterr().err
     assert run_script(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
     assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
 
