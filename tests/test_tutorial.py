@@ -200,7 +200,7 @@ found = system("elastic_pendulum")
 reference, mine, flag = (found.simulator(backend=b) for b in ("mujoco", "mine.toml", "flag.toml"))
 hidden = ("unseen_mjcf.qpos3", "unseen_mjcf.qvel3")
 assert mine.state_names == reference.state_names and flag.state_names == (*reference.state_names, *hidden)
-start = mujoco_model.initial_state(2)
+start = reference.initial_state(2)
 start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
 a, b = (s.rollout(start, controls, substeps=50)[0] for s in (reference, mine))
