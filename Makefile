@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format speed docs build clean
+.PHONY: help demo test check format speed claims docs build clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ format: $(READY)  ## Put the code into its one format
 speed: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/tensegrity.py
 	$(BIN)/python benchmarks/rigid.py
+
+claims: $(READY)  ## Run fast published figures again, and write docs/measured.md
+	$(BIN)/python experiments/claims.py --run
 
 docs: $(READY)  ## Write docs/environments.md, docs/systems and docs/task_cards.md from the code and results/
 	$(BIN)/python docs/generate.py

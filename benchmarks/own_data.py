@@ -1,7 +1,7 @@
 """Does every system's `sysid.record`, then `sysid.identify`, end soon and explain the recordings of its own engine?
 
     python benchmarks/own_data.py                   # all names
-    python benchmarks/own_data.py block particles
+    python benchmarks/own_data.py block particles --out runs/own/numbers.json
 
 prints one row per name: seconds of a processor of `identify` (kernels compiled before), whether its numbers may be used and
 the fit is adequate, and how many 95 % intervals hold the values with which the recordings were made.
@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import tyro
 
 import sysid
+from softgym_envs.core.files import git_commit, write_json
 from softgym_envs.systems import system, systems
 
 ROUNDING = 1e-9
@@ -51,19 +55,31 @@ def run(name: str) -> Row:
     return Row(name, seconds, not found.unusable, fits[-1].explained, hold, len(last))
 
 
-def main(names: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class Args:
+    """Options."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Names; none: all."""
+    out: Path | None = None
+    """JSON file for the rows."""
+
+
+def main(args: Args) -> int:
     """Print a row per name; 1 if one is not adequate or takes longer than a minute."""
     print(f"{'system':12s} {'cpu s':>6s} {'usable':>6s} {'adequate':>8s} intervals that hold")
     rows = []
-    for name in names or systems():
+    for name in args.names or systems():
         row = run(name)
         rows.append(row)
         print(
             f"{row.name:12s} {row.seconds:6.1f} {row.usable!s:>6s} {row.adequate!s:>8s} {row.hold} of {row.intervals}",
             flush=True,
         )
+    if args.out is not None:
+        write_json(args.out, {"commit": git_commit(), "rows": [row._asdict() for row in rows]})
     return int(not all(row.adequate and row.seconds < 60 and row.usable for row in rows))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(tyro.cli(Args, description=__doc__)))
