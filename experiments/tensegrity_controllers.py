@@ -158,7 +158,7 @@ def replanned(task: str, name: str, seed: int, args: Args) -> Result:
     run = run_policy(controller, p.simulator, p.state, steps=args.horizon, substeps=100, parameters=p.parameters)
     cost = float(total_cost(p.cost.value(run.states, run.controls), run.status)[0])
     seconds, steps = sum(controller.seconds), controller.steps.total()
-    used, factor = time.process_time() - began, controller.times.real_time_factor
+    used, factor = time.process_time() - began, float(100 * p.simulator.dt / np.mean(controller.seconds))
     return Result(task, name, seed, cost, seconds, used, steps, factor, ((seconds, steps, cost),))
 
 

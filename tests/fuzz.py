@@ -39,7 +39,7 @@ from sysid_systems import Spring
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents.transfer.conditions import CONDITIONS
-from agents.transfer.definition import Study, Threshold
+from agents.transfer.definition import Repeats, Study, Threshold
 from agents.transfer.document import read_study
 from agents.transfer.fits import FitRecord
 from agents.transfer.jobs import read_record, register
@@ -288,8 +288,8 @@ def hdf5_file(folder: Path, draw: Draw) -> None:
 
 
 STUDY: dict[str, Any] = {
-    "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "ground_truth"], "budgets": [400, 200],
-        "curve": [], "seeds": 1,
+    "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "ground_truth"], "budgets": [400, 200], "curve": [],
+    "repeats": {"seeds": 1},
     "case": {"system": "r", "task": "t", "stages": {"a": {"b": 1}}},
     "thresholds": [{"condition": "nominal", "quantity": "share", "limit": 0.5}],
 }  # fmt: skip
@@ -319,7 +319,7 @@ def study_file(folder: Path, draw: Draw) -> None:
     register(study, {}, folder / "out", provenance={})
 
 
-FOLDER = Study("s", "plan", ("zero", "nominal", "identified", "ground_truth"), (100,), datasets=1, seeds=2, thresholds=(
+FOLDER = Study("s", "plan", ("zero", "nominal", "identified", "ground_truth"), (100,), repeats=Repeats(1, 2), thresholds=(
     Threshold("identified", "share", 0.5), Threshold("identified", "improvement", 0.5, "nominal"),
 ))  # fmt: skip
 

@@ -23,7 +23,7 @@ from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import PRETRAINED, load_policy, policy_of
 from agents.learning.rl import Training, new_model, settings, train
 from agents.policies import FOLDER
-from agents.transfer.definition import Job, Study
+from agents.transfer.definition import Job, Repeats, Study
 from agents.transfer.fits import EmpiricalParameters
 from agents.transfer.learned import PolicyWorker
 from agents.transfer.statistics import share
@@ -338,7 +338,7 @@ class Case:
 
 def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
     study = Study(
-        "rl", "rl", ("nominal", "ground_truth_budget", "ground_truth"), (1700,), train_steps=64, starts=2, datasets=1, seeds=1
+        "rl", "rl", ("nominal", "ground_truth_budget", "ground_truth"), (1700,), train_steps=64, repeats=Repeats(1, 1, 2)
     )
     worker = PolicyWorker(Case(), study, tmp_path, ID, common=SHORT, ground_truth={})
     record = worker(Job("ground_truth_budget", 1700, 0, 0))
@@ -350,7 +350,12 @@ def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
 
 def test_all_conditions_learn_equally_long_but_the_doubled_oracle(tmp_path):
     study = Study(
-        "rl", "rl", ("nominal", "near", "far", "ground_truth", "ground_truth_doubled"), (1,), train_steps=64, starts=1, seeds=2
+        "rl",
+        "rl",
+        ("nominal", "near", "far", "ground_truth", "ground_truth_doubled"),
+        (1,),
+        train_steps=64,
+        repeats=Repeats(seeds=2, starts=1),
     )
     case = Case()
     worker = PolicyWorker(case, study, tmp_path, ID, common=SHORT, ground_truth={})

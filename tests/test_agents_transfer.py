@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from agents_models import OneConstant, Pendulum
 from helpers import load_script, run_main
-from transfer_case import TRUE_GAIN, PendulumCase, system_case
+from transfer_case import TRUE_GAIN, PendulumCase, changed, system_case
 
 from agents.transfer.conditions import CONDITIONS, check_study, possible
-from agents.transfer.definition import Job, Study, Threshold
+from agents.transfer.definition import Job, Planning, Repeats, Study, Threshold
 from agents.transfer.document import read_study
 from agents.transfer.fits import _fit, draw, identify
 from agents.transfer.jobs import record_path, register, registered, run_jobs
@@ -46,16 +46,8 @@ STUDY = Study(
     ),
     (60, 30),
     curve=("identified",),
-    datasets=2,
-    seeds=2,
-    starts=3,
-    horizon=15,
-    substeps=1,
-    restarts=2,
-    iterations=15,
-    trust=1.0,
-    difference_step=None,
-    ensemble=3,
+    repeats=Repeats(datasets=2, seeds=2, starts=3),
+    planning=Planning(horizon=15, substeps=1, restarts=2, iterations=15, trust=1.0, difference_step=None, ensemble=3),
     thresholds=(
         Threshold("identified", "share", 0.95, reason="the same system"),
         Threshold("nominal", "share", 2.0, reason="cannot hold"),
@@ -175,7 +167,7 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
     register(STUDY, "pendulum", tmp_path, provenance={})
     register(STUDY, "pendulum", tmp_path, provenance={"commit": "later"})
     with pytest.raises(OptionError, match="thresholds"):
-        register(replace(STUDY, thresholds=STUDY.thresholds[:1]), "pendulum", tmp_path, provenance={})
+        register(changed(STUDY, thresholds=STUDY.thresholds[:1]), "pendulum", tmp_path, provenance={})
     with pytest.raises(OptionError, match=r"case differ.*: give another folder"):
         register(STUDY, "another", tmp_path, provenance={})
 
@@ -183,12 +175,15 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
 def test_a_commit_is_named_only_where_it_is_another(tmp_path):
     register(STUDY, {"ground_truth": {"level": 2}}, tmp_path, provenance={"commit": "a" * 40})
     for commit, said in (
-        ("a" * 40, r"\(case.ground_truth.level, seeds differ\): give"),
+        ("a" * 40, r"\(case.ground_truth.level, repeats.seeds differ\): give"),
         ("b" * 40, "check out aaaaaaaaaa, which made it, else give"),
     ):
         with pytest.raises(OptionError, match=said):
             register(
-                replace(STUDY, seeds=STUDY.seeds + 1), {"ground_truth": {"level": 3}}, tmp_path, provenance={"commit": commit}
+                changed(STUDY, seeds=STUDY.repeats.seeds + 1),
+                {"ground_truth": {"level": 3}},
+                tmp_path,
+                provenance={"commit": commit},
             )
 
 
@@ -201,7 +196,7 @@ def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
     path.write_text(json.dumps(there))
     register(STUDY, "pendulum", tmp_path, provenance={})
     with pytest.raises(OptionError, match="tuning_steps differ"):
-        register(replace(STUDY, tuning_steps=5), "pendulum", tmp_path, provenance={})
+        register(changed(STUDY, tuning_steps=5), "pendulum", tmp_path, provenance={})
 
 
 def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it():
@@ -216,7 +211,7 @@ def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it(
 def test_a_doubled_oracle_tells_whether_the_oracle_is_saturated(finished):
     summary = summarise(STUDY, finished)
     assert summary.saturation == ""  # a planner that converges
-    summary = replace(summary, study=replace(STUDY, kind="mpc"))
+    summary = replace(summary, study=changed(STUDY, kind="mpc"))
     assert summary.saturation.startswith("oracle not known to be saturated")
     assert f"- {summary.saturation}" in markdown(summary)
     oracle = next(a for a in summary.conditions if a.condition == "ground_truth")
@@ -229,7 +224,7 @@ def test_a_doubled_oracle_tells_whether_the_oracle_is_saturated(finished):
 
 def test_conditions_that_trained_unequal_steps_are_no_comparison(tmp_path):
     names = ("zero", "nominal", "ground_truth_budget", "ground_truth", "ground_truth_doubled")
-    study = Study("rl", "rl", names, (10,), train_steps=64, starts=1, datasets=1, seeds=1)
+    study = Study("rl", "rl", names, (10,), train_steps=64, repeats=Repeats(1, 1, 1))
     trained = {"zero": 0, "nominal": 640, "ground_truth_budget": 10, "ground_truth": 640, "ground_truth_doubled": 1280}
     for job in study.jobs(CONDITIONS):
         on_ground_truth = CONDITIONS[job.condition].model == "ground_truth"
@@ -257,7 +252,7 @@ def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):
 
 
 def test_unusable_data_and_failing_runs_are_results(tmp_path):
-    study = replace(
+    study = changed(
         STUDY, conditions=("zero", "nominal", "identified", "ground_truth"), thresholds=(), curve=(), iterations=2, restarts=1
     )
     worker = PlanWorker(PendulumCase(unusable=True), study, tmp_path)
@@ -270,7 +265,7 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
 
     broken = run_jobs([Job("ground_truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
     assert broken[0].message == "ZeroDivisionError: by zero"
-    one_each = replace(study, seeds=1, datasets=1, conditions=("zero", "nominal", "ground_truth"))
+    one_each = changed(study, seeds=1, datasets=1, conditions=("zero", "nominal", "ground_truth"))
     assert run_jobs([Job("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
     summary = summarise(one_each, tmp_path)
     assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == (
@@ -287,15 +282,15 @@ def _explode(job):
 
 def test_bad_studies_are_refused():
     with pytest.raises(OptionError, match="not part of the study"):
-        replace(STUDY, curve=("network",))
+        changed(STUDY, curve=("network",))
     with pytest.raises(OptionError, match="seeds"):
-        replace(STUDY, seeds=0)
+        changed(STUDY, seeds=0)
     with pytest.raises(OptionError, match="seeds is 1000000000, allowed are at most"):
-        replace(STUDY, seeds=10**9)
+        changed(STUDY, seeds=10**9)
     with pytest.raises(OptionError, match="quantity"):
         Threshold("identified", "luck", 0.5)
     with pytest.raises(OptionError, match="'ground truth'"):
-        check_study(replace(STUDY, conditions=STUDY.conditions[:-1]), PendulumCase())
+        check_study(changed(STUDY, conditions=STUDY.conditions[:-1]), PendulumCase())
     with pytest.raises(OptionError, match="executor"):
         run_jobs([], _explode, Path(), executor="slurm")
     with pytest.raises(DataError, match="no run"):
@@ -304,7 +299,7 @@ def test_bad_studies_are_refused():
 
 def replanned(conditions, out, case=None, **changes):
     """Records of one run per condition, replanned at every step."""
-    study = replace(STUDY, kind="mpc", conditions=conditions, thresholds=(), curve=(), horizon=6, starts=2, **changes)
+    study = changed(STUDY, kind="mpc", conditions=conditions, thresholds=(), curve=(), horizon=6, starts=2, **changes)
     worker = PlanWorker(case or PendulumCase(), study, out)
     assert run_jobs(study.jobs(CONDITIONS), worker, out, progress=lambda line: None) == ()
     return {job.condition: read_json(record_path(out, job)) for job in study.jobs(CONDITIONS)}
@@ -313,7 +308,7 @@ def replanned(conditions, out, case=None, **changes):
 def test_sample_based_plans_in_every_world_cost_the_same_steps_and_know_one_row_of_constants(tmp_path):
     """Kind "gps": 2 iterations of 40 rollouts and the last controller, the guess, in model and ground truth alike."""
     conditions = ("nominal", "ground_truth")
-    study = replace(
+    study = changed(
         STUDY, kind="gps", conditions=conditions, thresholds=(), curve=(), horizon=6, starts=2, seeds=1, iterations=2
     )
     worker = PlanWorker(PendulumCase(), study, tmp_path)
@@ -321,7 +316,7 @@ def test_sample_based_plans_in_every_world_cost_the_same_steps_and_know_one_row_
     nominal, ground_truth = (read_json(record_path(tmp_path, job)) for job in study.jobs(CONDITIONS))
     assert ground_truth["ground_truth_steps"]["train"] == nominal["model_steps"] == (2 * 40 + 2) * 6
     with pytest.raises(OptionError, match="many parameters"):
-        check_study(replace(study, conditions=("zero", "nominal", "wide", "ground_truth")), PendulumCase())
+        check_study(changed(study, conditions=("zero", "nominal", "wide", "ground_truth")), PendulumCase())
 
 
 def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
@@ -335,7 +330,7 @@ def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
 
 def test_the_clock_of_forces_runs_with_the_ground_truth(tmp_path):
     """A state of the ground truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
-    study = replace(STUDY, kind="mpc", thresholds=(), horizon=6)
+    study = changed(STUDY, kind="mpc", thresholds=(), horizon=6)
     model = build_model(PendulumCase(), study, Job("forces", 0, 0, 0), CONDITIONS["forces"], tmp_path)
     state = Pendulum().initial_state(1)
     np.testing.assert_array_equal(model.states(state, 5), [[1.0, 0.0, 0.0, 5.0]])
@@ -358,7 +353,7 @@ def test_a_black_box_learns_nothing_of_another_scene():
     assert possible(system_case("VineGrow-v0"), ("network", "residual")) == ("network", "residual")
     assert possible(system_case("VineNavigate-v0"), ("network", "residual")) == ("residual",)
     with pytest.raises(OptionError, match="'network'"):
-        check_study(replace(STUDY, conditions=("zero", "network", *STUDY.conditions[1:])), system_case("VineNavigate-v0"))
+        check_study(changed(STUDY, conditions=("zero", "network", *STUDY.conditions[1:])), system_case("VineNavigate-v0"))
 
 
 def test_draw_keeps_the_center_first():
@@ -371,27 +366,27 @@ def test_draw_keeps_the_center_first():
 
 
 def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_the_best(tmp_path):
-    study = replace(STUDY, conditions=("zero", "nominal", "far", "ground_truth"), curve=(), thresholds=(), difference_step=0.0)
+    study = changed(STUDY, conditions=("zero", "nominal", "far", "ground_truth"), curve=(), thresholds=(), difference_step=0.0)
     worker = PlanWorker(PendulumCase(), study, tmp_path)
     records = {job: worker(job) for job in study.jobs(CONDITIONS)}
     drawn = [records[job]["cost"] for job in records if job.condition == "far"]
     oracle = [records[job]["cost"] for job in records if job.condition == "ground_truth"]
     assert max(oracle) <= min(drawn) * (1 + 1e-6)
-    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
+    own = PlanWorker(PendulumCase(), changed(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
     assert records[Job("ground_truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
 
 
 def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
     path, text = tmp_path / "study.toml", (STUDIES / "loop_reach_ilqg.toml").read_text()
     path.write_text(text.replace("difference_step = 0", 'difference_step = "runs"'))
-    assert read_study(path).study.difference_step == "runs"
+    assert read_study(path).study.planning.difference_step == "runs"
     path.write_text(text.replace("difference_step = 0", 'difference_step = "walks"'))
     with pytest.raises(OptionError, match="difference_step is 'walks', expected a finite number"):
         read_study(path)
 
 
 def test_the_oracle_may_have_slopes_of_its_own_whole_runs(tmp_path):
-    study = replace(STUDY, conditions=("zero", "nominal", "ground_truth"), curve=(), thresholds=(), difference_step="runs")
+    study = changed(STUDY, conditions=("zero", "nominal", "ground_truth"), curve=(), thresholds=(), difference_step="runs")
     found = PlanWorker(PendulumCase(), study, tmp_path)(Job("ground_truth", 0, 0, 0))
-    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
+    own = PlanWorker(PendulumCase(), changed(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
     assert found["cost"] == pytest.approx(own["cost"], rel=1e-3)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from helpers import HUNG
 
-from agents.transfer.definition import Study
+from agents.transfer.definition import Planning, Study
 from agents.transfer.document import read_study
 from agents.transfer.fits import FitRecord
 from agents.transfer.jobs import read_record, register
@@ -163,7 +163,7 @@ def test_a_stage_of_a_study_that_is_no_table_is_named(tmp_path, stage):
 
 def test_a_study_with_a_number_that_is_not_finite_is_refused(tmp_path):
     with pytest.raises(SoftgymError, match="trust is inf"):
-        register(Study("s", "plan", ("zero",), (100,), trust=float("inf")), {}, tmp_path, provenance={})
+        register(Study("s", "plan", ("zero",), (100,), planning=Planning(trust=float("inf"))), {}, tmp_path, provenance={})
 
 
 @pytest.mark.parametrize("states", [None, 3, [1.0], [[1.0], [1.0, 2.0]], [[1.0, 2.0]], [["nan"] * 3]], ids=str)

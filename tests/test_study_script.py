@@ -131,7 +131,7 @@ def test_every_study_in_the_repository_is_consistent(path):
     study, case = chosen(path)
     assert study == read_study(path).study and study.name == path.stem
     assert study.jobs(CONDITIONS) and study.thresholds
-    assert study.horizon <= next(task for task in case.system.tasks if task.id == case.task).max_episode_steps
+    assert study.planning.horizon <= next(task for task in case.system.tasks if task.id == case.task).max_episode_steps
 
 
 BAD = """
@@ -145,17 +145,17 @@ budgets = [10]
 @pytest.mark.parametrize(
     ("added", "message"),
     [
-        ("seed = 1.5", "seed is 1.5, expected a whole number"),
+        ("[repeats]\nseed = 1.5", "seed is 1.5, expected a whole number"),
         ("arms = []", "has 'arms'; allowed are name, kind, conditions"),
-        ("trust = true", "trust is True, expected a finite number"),
+        ("[planning]\ntrust = true", "trust is True, expected a finite number"),
         ("[[thresholds]]\ncondition = 'zero'", "missing 2 required positional arguments: 'quantity' and 'limit'"),
         ("[[thresholds]]\ncondition = 'zero'\nquantity = 'luck'\nlimit = 1", "quantity is 'luck', expected 'share'"),
         ("[case]\nsystem = 1", "system is 1, expected text"),
         ("", "missing 2 required positional arguments: 'system' and 'task'"),
         ("thresholds = 3", "expected [[thresholds]] tables"),
-        ("trust = nan", "trust is nan, expected a finite number"),
-        ("force = -0.1", "force is -0.1, expected a number >= 0"),
-        ("difference_step = inf", "difference_step is inf, expected a finite number or 'runs' or nothing"),
+        ("[planning]\ntrust = nan", "trust is nan, expected a finite number"),
+        ("[planning]\nforce = -0.1", "force is -0.1, expected a number >= 0"),
+        ("[planning]\ndifference_step = inf", "difference_step is inf, expected a finite number or 'runs' or nothing"),
         ("curve = ['zero', 'zero']", "curve has zero twice"),
         (
             "[case]\nsystem = 'block'\ntask = 'b'\nground_truth_parameters = {friction = nan}",

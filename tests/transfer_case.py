@@ -1,11 +1,12 @@
 """A study whose answers are known: a pendulum that is pushed by twice the gain that the engine assumes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from agents_models import OneConstant, Pendulum
 
 from agents.control.cost import FeatureCost
+from agents.transfer.definition import GROUPS
 from agents.transfer.task import Corrected, Identified, TransferTask
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
@@ -13,6 +14,13 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.systems import system
 
 TRUE_GAIN = 2.0
+
+
+def changed(study, **changes):
+    """A study with other settings, those of its groups by their own names."""
+    groups = {name: getattr(study, name) for name in GROUPS}
+    own = {name: {n: changes.pop(n) for n in list(changes) if hasattr(group, n)} for name, group in groups.items()}
+    return replace(study, **changes, **{name: replace(group, **own[name]) for name, group in groups.items()})
 
 
 def system_case(task, **changes):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,41 +33,6 @@ from .plan import (
 )
 
 Array = NDArray[np.float64]
-
-
-class PlanningTimes(NamedTuple):
-    """Wall time of planning, over all plans since the last reset."""
-
-    plans: int
-    median: float
-    """[s]"""
-    p95: float
-    """[s]"""
-    longest: float
-    """[s]"""
-    real_time_factor: float
-    """Time for which a plan is used over the mean time to make it: real time if above 1."""
-    missed: float
-    """Fraction of plans that took longer to make than they are used."""
-
-
-def planning_times(seconds: list[float], period: float) -> PlanningTimes:
-    """Statistics of planning times [s] of plans that are used for `period` [s] each.
-
-    >>> planning_times([0.1, 0.1, 0.4], period=0.2).missed
-    0.3333333333333333
-    """
-    if not seconds:
-        return PlanningTimes(0, np.nan, np.nan, np.nan, np.nan, np.nan)
-    values = np.array(seconds)
-    return PlanningTimes(
-        len(values),
-        float(np.median(values)),
-        float(np.percentile(values, 95)),
-        float(values.max()),
-        float(period / values.mean()),
-        float(np.mean(values > period)),
-    )
 
 
 @dataclass(eq=False)
@@ -139,11 +103,6 @@ class ILQGController:
             self.plan, self._age = plan, 0
             self.steps = StepCount(*(a + b for a, b in zip(self.steps, plan.steps, strict=True)))
         self.seconds.append(time.perf_counter() - began)
-
-    @property
-    def times(self) -> PlanningTimes:
-        """Planning time since the last reset."""
-        return planning_times(self.seconds, self.replan_every * self.substeps * self.simulator.dt)
 
 
 @dataclass(frozen=True)
@@ -278,8 +237,3 @@ class SamplingController:
     def steps(self) -> StepCount:
         """Simulator steps of all plans since the last reset."""
         return self._counted.steps
-
-    @property
-    def times(self) -> PlanningTimes:
-        """Planning time since the last reset."""
-        return planning_times(self.seconds, self.replan_every * self.substeps * self.simulator.dt)

@@ -37,12 +37,13 @@ NEAREST, MISSED = 1e4, 1e-2
 """Weight of an end that cannot be met; error above which it counts as missed."""
 LOOSENING = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 """Largest products of a pair, in consecutive programs: with the last one at once, a block of 99 pairs is not solved."""
+TIMED_OUT = "Maximum CpuTime Exceeded"
 WORDS = {
     "Solve Succeeded": "solved",
     "Solved To Acceptable Level": "solved, to a looser tolerance",
     "Infeasible Problem Detected": "no motion meets these conditions",
     "Maximum Iterations Exceeded": "not solved in so many iterations: allow more, or start from a better guess",
-    "Maximum CpuTime Exceeded": "not solved in so many seconds: allow more, or ask for fewer steps (a larger dt)",
+    TIMED_OUT: "not solved in so many seconds: allow more, or ask for fewer steps (a larger dt)",
     "Restoration Failed": "no motion was found that obeys the equations: start from a better guess",
 }
 """IPOPT's status -> one sentence for people."""
@@ -152,6 +153,8 @@ class OptimalMotion:
     """Largest error of the step's equations, or product of a pair."""
     dt: float
     """Step [s]."""
+    timed_out: bool = False
+    """Whether IPOPT used up its processor time."""
 
 
 def plan_motion(
@@ -213,7 +216,7 @@ def diagnostic(
     found = plan_motion(
         simulator, soft, parameters=parameters, initial_guess=initial_guess, iterations=iterations, seconds=seconds
     )
-    if found.message.startswith(WORDS["Maximum CpuTime Exceeded"]):
+    if found.timed_out:
         return "nor was it found in as much time how near to the end a motion comes"
     if not found.solved:
         return "nor was a motion found that ends near: the start or the bounds on the way may be at fault"
@@ -290,6 +293,7 @@ def solve_form(
     return OptimalMotion(
         piece.states, piece.controls, piece.pairs, found.objective, found.solved, message, found.iterations,
         built - began + program.build_seconds, solved - built - program.build_seconds, float(error), dt,
+        found.message == TIMED_OUT,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import doubled
@@ -63,26 +63,37 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Study:
-    """Everything that decides the numbers, except the case (robot, task, fit), of which it holds only the name.
+class Repeats:
+    """How often everything is repeated; the table [repeats].
 
     Raises:
-        OptionError: A count is not positive, no budget, or a threshold on a condition that is not part of the study.
+        OptionError: A count is not positive, or too large.
     """
 
-    name: str
-    kind: Literal["plan", "gps", "mpc", "rl"]
-    """plan: iLQG once, then run; gps: the tensegrity paper's sample-based iLQG once, run without feedback; mpc: sampling MPC
-    (MPPI), replanned at every control step; rl: a learned policy."""
-    conditions: tuple[str, ...]
-    budgets: tuple[int, ...]
-    """Physics steps of the ground truth for training; the first is the main one, the others make the budget curve."""
-    curve: tuple[str, ...] = ()
-    """Conditions of the budget curve."""
     datasets: int = 5
     seeds: int = 5
     starts: int = 10
     """Perturbed starts (rl: episodes), the same for all."""
+    seed: int = 0
+    """Seed of everything."""
+
+    def __post_init__(self) -> None:
+        for name in ("datasets", "seeds", "starts"):
+            check_number(name, getattr(self, name), low=1)
+        for name in ("datasets", "seeds"):
+            if getattr(self, name) > MOST:
+                raise OptionError(f"{name} is {getattr(self, name)}, allowed are at most {MOST}")
+        check_number("seed", self.seed, low=0)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """Settings of planners, the same for all conditions; the table [planning].
+
+    Raises:
+        OptionError: A value out of its range.
+    """
+
     horizon: int = 50
     """Control steps."""
     substeps: int = 100
@@ -103,6 +114,33 @@ class Study:
     """Rows of robust conditions."""
     force: float = 0.1
     """Random kicks [m/s]."""
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "substeps", "restarts", "iterations", "ensemble"):
+            check_number(name, getattr(self, name), low=1)
+        for name in ("trust", "force", *(["difference_step"] if isinstance(self.difference_step, float) else [])):
+            check_number(name, getattr(self, name), low=0.0)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that decides the numbers, except the case (robot, task, fit), of which it holds only the name.
+
+    Raises:
+        OptionError: No budget, or a threshold on a condition that is not part of the study.
+    """
+
+    name: str
+    kind: Literal["plan", "gps", "mpc", "rl"]
+    """plan: iLQG once, then run; gps: the tensegrity paper's sample-based iLQG once, run without feedback; mpc: sampling MPC
+    (MPPI), replanned at every control step; rl: a learned policy."""
+    conditions: tuple[str, ...]
+    budgets: tuple[int, ...]
+    """Physics steps of the ground truth for training; the first is the main one, the others make the budget curve."""
+    curve: tuple[str, ...] = ()
+    """Conditions of the budget curve."""
+    repeats: Repeats = Repeats()
+    planning: Planning = Planning()
     train_steps: int = 0
     """rl: control steps, the same in every condition but "ground_truth_budget" and "ground_truth_doubled"."""
     failure_cost: float = 100.0
@@ -110,20 +148,10 @@ class Study:
     tuning_steps: int = 0
     """Steps of the ground truth that were spent on choosing the settings of this study."""
     thresholds: tuple[Threshold, ...] = ()
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        positive = ("datasets", "seeds", "starts", "horizon", "substeps", "restarts", "iterations", "ensemble")
-        for name in positive:
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
-        for name in ("datasets", "seeds"):
-            if getattr(self, name) > MOST:
-                raise OptionError(f"{name} is {getattr(self, name)}, allowed are at most {MOST}")
-        for name, low in (("trust", 0.0), ("force", 0.0), ("train_steps", 0), ("tuning_steps", 0), ("seed", 0)):
-            check_number(name, getattr(self, name), low=low)
-        if isinstance(self.difference_step, float):
-            check_number("difference_step", self.difference_step, low=0.0)
+        for name in ("train_steps", "tuning_steps"):
+            check_number(name, getattr(self, name), low=0)
         for name in ("conditions", "budgets", "curve"):
             if (twice := doubled(map(str, getattr(self, name)))) is not None:
                 raise OptionError(f"{name} has {twice} twice")
@@ -155,9 +183,15 @@ class Study:
                 raise OptionError(f"unknown condition {name!r}; there are {', '.join(conditions)}")
             condition = conditions[name]
             for budget in self.budgets if name in self.curve and condition.budgeted else self.budgets[:1]:
-                for dataset in range(self.datasets if condition.data else 1):
-                    found += [Job(name, budget if condition.budgeted else 0, dataset, seed) for seed in range(self.seeds)]
+                for dataset in range(self.repeats.datasets if condition.data else 1):
+                    found += [
+                        Job(name, budget if condition.budgeted else 0, dataset, seed) for seed in range(self.repeats.seeds)
+                    ]
         return tuple(found)
+
+
+GROUPS: dict[str, Any] = {"repeats": Repeats, "planning": Planning}
+"""Tables of a study -> their classes."""
 
 
 class Job(NamedTuple):

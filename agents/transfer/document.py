@@ -5,6 +5,12 @@ kind = "plan"
 conditions = ["zero", "nominal", "ground truth"]
 budgets = [1000]
 
+[repeats]
+seeds = 3
+
+[planning]
+horizon = 50
+
 [case]
 system = "..."
 task = "..."
@@ -30,7 +36,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.typed import typed
 from softgym_envs.systems import system, systems
 
-from .definition import Study, Threshold
+from .definition import GROUPS, Study, Threshold
 from .task import TransferTask
 
 T = TypeVar("T")
@@ -56,7 +62,8 @@ def read_study(path: Path) -> StudyFile:
         raise OptionError(f"{path}: thresholds is {thresholds!r}, expected [[thresholds]] tables")
     promised = tuple(_made(Threshold, f"{path}: thresholds", entry) for entry in thresholds)
     where, table = f"{path}: case", document.pop("case", {})
-    study = _made(Study, str(path), document, thresholds=promised)
+    groups = {name: _made(kind, f"{path}: {name}", document.pop(name, {})) for name, kind in GROUPS.items()}
+    study = _made(Study, str(path), document, thresholds=promised, **groups)
     stages = table.get("stages") if isinstance(table, Mapping) else None
     for name, stage in stages.items() if isinstance(stages, Mapping) else ():
         if not isinstance(stage, Mapping):

@@ -45,7 +45,7 @@ class EmpiricalParameters:
 
 def stream(study: Study, purpose: int, *indices: int) -> np.random.Generator:
     """Random generator of one purpose; equal arguments give equal numbers on every machine."""
-    return np.random.default_rng([study.seed, purpose, *indices])
+    return np.random.default_rng([study.repeats.seed, purpose, *indices])
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_json
 
-from .definition import Job, Study, Threshold
+from .definition import GROUPS, Job, Study, Threshold
 
 Executor = Literal["serial", "processes", "ray"]
 Worker = Callable[[Job], dict[str, Any]]
@@ -87,6 +87,7 @@ def registered(out: Path) -> Study:
     try:
         known: dict[str, Any] = {entry.name: table[entry.name] for entry in fields(Study) if entry.name in table}
         tuples: dict[str, Any] = {name: tuple(known[name]) for name in ("conditions", "budgets", "curve") if name in known}
+        known |= {name: kind(**known.get(name, {})) for name, kind in GROUPS.items()}
         known["thresholds"] = tuple(Threshold(**entry) for entry in known.get("thresholds", ()))
         return Study(**{**known, **tuples})
     except (KeyError, TypeError, OptionError) as error:

@@ -45,17 +45,17 @@ class PolicyWorker:
         if job.condition != NOTHING and steps > 1:
             training = self.training(job, steps, keywords)
             model, curve, *_ = train(training)
-        first = 10_000_019 + self.study.seed  # episodes that no training starts from
+        first = 10_000_019 + self.study.repeats.seed  # episodes that no training starts from
         ground_truth = {**self.common, **self.ground_truth}
         found = evaluate(
             None if model is None else policy_of(model),
             self.env_id,
-            episodes=self.study.starts,
+            episodes=self.study.repeats.starts,
             seed=first,
             keywords=ground_truth,
         )
         on_ground_truth = CONDITIONS[job.condition].model == "ground_truth" and model is not None
-        physics = model.num_timesteps * self.study.substeps if model is not None else 0
+        physics = model.num_timesteps * self.study.planning.substeps if model is not None else 0
         return {
             "cost": float(-found.returns.mean()),
             "costs": (-found.returns).tolist(),
@@ -78,7 +78,7 @@ class PolicyWorker:
         length = min(usual, steps // rows)
         whole = steps // (rows * length) * rows * length
         overrides = {**self.settings, **({"n_steps": length} if self.algorithm == "ppo" else {})}
-        seed = 1000 * self.study.seed + job.seed  # common to all conditions
+        seed = 1000 * self.study.repeats.seed + job.seed  # common to all conditions
         both = {**self.common, **keywords}
         return Training(self.env_id, whole, self.algorithm, both, rows, seed=seed, overrides=overrides)
 
@@ -89,7 +89,7 @@ class PolicyWorker:
         condition = CONDITIONS[job.condition]
         model = condition.model
         if model == "ground_truth":
-            steps = job.budget // study.substeps if condition.budgeted else study.train_steps
+            steps = job.budget // study.planning.substeps if condition.budgeted else study.train_steps
             return dict(self.ground_truth), 2 * steps if condition.method == "doubled" else steps, nothing
         if model in ("identified", "posterior"):
             record = identify(self.case, study, job.budget, job.dataset, self.out)
@@ -105,5 +105,5 @@ class PolicyWorker:
         if model == "wide":
             keywords["randomize"] = self.case.wide()
         if model == "forces":
-            keywords["disturbance"] = study.force
+            keywords["disturbance"] = study.planning.force
         return keywords, study.train_steps, nothing

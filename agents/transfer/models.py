@@ -70,12 +70,12 @@ class Model:
 
 def build_model(case: TransferTask, study: Study, job: Job, condition: Condition, out: Path) -> Model:
     """The model of a condition; conditions with data read or make the fit of their data set."""
-    rng = stream(study, MODEL, job.budget, job.dataset, job.seed)
+    settings, rng = study.planning, stream(study, MODEL, job.budget, job.dataset, job.seed)
     if condition.model == "ground_truth":
         ground_truth = case.ground_truth()
-        if study.difference_step == 0:
+        if settings.difference_step == 0:
             ground_truth = BorrowedSlopes(ground_truth, case.native(), case.best())
-        return Model(ground_truth, case.ground_truth_values(), case.cost(ground_truth), study.substeps)
+        return Model(ground_truth, case.ground_truth_values(), case.cost(ground_truth), settings.substeps)
     native = case.native()
     cost = case.cost(native)
     if condition.model == "network":
@@ -83,20 +83,20 @@ def build_model(case: TransferTask, study: Study, job: Job, condition: Condition
 
         data = full_states(case.recorded(), study, job.budget, job.dataset)
         fit_steps = identify(case, study, job.budget, job.dataset, out).ground_truth_steps
-        network = train_networks(native, data.train, substeps=study.substeps, rng=rng)
+        network = train_networks(native, data.train, substeps=settings.substeps, rng=rng)
         return Model(network, None, cost, 1, fit_steps, detail={"network_error": network.networks.error})
     if condition.model == "forces":
-        scale = study.force * case.force_scale()
-        horizon = study.horizon + (SHORT_HORIZON if study.kind == "mpc" else 0)
-        forced = ForcedSimulator(native, scale, study.ensemble - 1 or 1, horizon, int(rng.integers(2**31)))
-        return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), study.substeps, forced=forced)
+        scale = settings.force * case.force_scale()
+        horizon = settings.horizon + (SHORT_HORIZON if study.kind == "mpc" else 0)
+        forced = ForcedSimulator(native, scale, settings.ensemble - 1 or 1, horizon, int(rng.integers(2**31)))
+        return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), settings.substeps, forced=forced)
     if not condition.data:
         plain = {"nominal": case.default, "true": case.best}
         if condition.model == "drawn":
-            return Model(native, case.drawn(rng, condition.factor), cost, study.substeps)
+            return Model(native, case.drawn(rng, condition.factor), cost, settings.substeps)
         if condition.model in plain:
-            return Model(native, plain[condition.model](), cost, study.substeps)
-        return Model(native, draw(case.default(), case.wide(), study.ensemble, rng), cost, study.substeps)
+            return Model(native, plain[condition.model](), cost, settings.substeps)
+        return Model(native, draw(case.default(), case.wide(), settings.ensemble, rng), cost, settings.substeps)
     record = identify(case, study, job.budget, job.dataset, out)
     if condition.model == "residual":
         data = full_states(case.recorded(), study, job.budget, job.dataset)
@@ -106,8 +106,8 @@ def build_model(case: TransferTask, study: Study, job: Job, condition: Condition
         except DataError as error:
             note = f"no correction: {error}"
         detail = {"residual": note}
-        return Model(native, fit.parameters, case.cost(native), study.substeps, record.ground_truth_steps, detail=detail)
+        return Model(native, fit.parameters, case.cost(native), settings.substeps, record.ground_truth_steps, detail=detail)
     rows = record.parameters
     if condition.model == "posterior":
-        rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: study.ensemble])
-    return Model(native, rows, cost, study.substeps, record.ground_truth_steps)
+        rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: settings.ensemble])
+    return Model(native, rows, cost, settings.substeps, record.ground_truth_steps)

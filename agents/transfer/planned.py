@@ -37,7 +37,7 @@ class PlanWorker:
         planner = Planner(self.case, self.study, job, model)
         chosen = planner.choose(condition.method)
         ground_truth = self.case.ground_truth()
-        starts = self.case.starts(stream(self.study, STARTS), self.study.starts)
+        starts = self.case.starts(stream(self.study, STARTS), self.study.repeats.starts)
         run = chosen.execute(ground_truth, starts, self.case.ground_truth_values())
         if job.dataset == 0 and job.seed == 0:
             self._keep(job, run)

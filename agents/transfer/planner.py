@@ -33,7 +33,7 @@ from ..control.plan import (
 )
 from ..models.borrowed import BorrowedSlopes
 from .conditions import CONDITIONS
-from .definition import Job, Study
+from .definition import Job, Planning, Study
 from .fits import PLANNING, SELECTION, STARTS, stream
 from .models import SHORT_HORIZON, Model
 from .task import TransferTask
@@ -82,6 +82,11 @@ class Planner:
     job: Job
     model: Model
 
+    @property
+    def settings(self) -> Planning:
+        """Settings of planners."""
+        return self.study.planning
+
     @cached_property
     def start(self) -> Array:
         """Unperturbed start (nx,)."""
@@ -93,7 +98,7 @@ class Planner:
 
     def options(self, iterations: int) -> ILQGOptions:
         """Options of iLQG."""
-        width, trust = self.study.difference_step, self.study.trust
+        width, trust = self.settings.difference_step, self.settings.trust
         if width != "runs":
             return ILQGOptions(max_iterations=iterations, trust=trust, difference_step=width or None)
         if CONDITIONS[self.job.condition].model != "ground_truth":
@@ -102,7 +107,11 @@ class Planner:
 
     def choose(self, method: str) -> Chosen:
         """The policy chosen by a condition's method."""
-        plans = {"plan": self.plan, "gps": lambda: self.sampled(GPSOptions(self.study.iterations)), "mpc": self.sampling}
+        plans = {
+            "plan": self.plan,
+            "gps": lambda: self.sampled(GPSOptions(self.settings.iterations)),
+            "mpc": self.sampling,
+        }
         ways = {
             "plan": plans[self.study.kind],
             "sampling": self.sampling,
@@ -119,7 +128,7 @@ class Planner:
 
     def apply(self, policy: BatchPolicy) -> Execution:
         """Apply a batched policy for the study's control steps."""
-        horizon, substeps = self.study.horizon, self.study.substeps
+        horizon, substeps = self.settings.horizon, self.settings.substeps
         return lambda world, x, parameters: roll_policy(CountedSimulator(world, substeps), policy, x, horizon, parameters)
 
     def initial_guess(self, rng: np.random.Generator) -> Array:
@@ -130,17 +139,17 @@ class Planner:
             counted,
             (lambda x, t: policy(x[:, :-1], t)) if forced else policy,
             self.model.states(self.start[None]),
-            self.study.horizon,
+            self.settings.horizon,
             self.model.reference(),
         )
         return np.asarray(run.controls[0])
 
     def plan(self) -> Chosen:
         """Run iLQG from every guess; choose the best pair of plan and feedback in the model, from perturbed starts."""
-        options = self.options(self.study.iterations)
+        options = self.options(self.settings.iterations)
         rng, best, steps = self.rng(PLANNING), None, 0
-        per_guess, tried = self.study.horizon * self.study.substeps, 0
-        for _ in range(self.study.restarts):
+        per_guess, tried = self.settings.horizon * self.settings.substeps, 0
+        for _ in range(self.settings.restarts):
             try:
                 plan = plan_ilqg(
                     self.model.simulator,
@@ -179,16 +188,16 @@ class Planner:
 
     def judge(self, execute: Execution) -> tuple[float, int]:
         """Mean cost in the model from perturbed starts under all rows of parameters, and the steps taken."""
-        starts = self.case.starts(self.rng(SELECTION), self.study.starts)
+        starts = self.case.starts(self.rng(SELECTION), self.study.repeats.starts)
         states = np.repeat(self.model.states(starts), self.model.rows, axis=0)
         run = execute(self.model.simulator, states, self.model.parameter_values(len(starts)))
         costs = total_cost(self.model.cost.value(run.states, run.controls), run.status)
         bounded = np.where(np.isfinite(costs), costs, self.study.failure_cost)
-        return float(bounded.mean()), len(states) * self.study.horizon * self.study.substeps
+        return float(bounded.mean()), len(states) * self.settings.horizon * self.settings.substeps
 
     def sampling(self, samples: int = SAMPLES) -> Chosen:
         """Receding-horizon MPPI in the model, its samples judged under all rows of parameters."""
-        horizon = min(SHORT_HORIZON, self.study.horizon)
+        horizon = min(SHORT_HORIZON, self.settings.horizon)
         controller = SamplingController(
             self.model.simulator,
             self.model.cost,
@@ -198,7 +207,7 @@ class Planner:
             self.model.parameters,
             SamplingOptions(samples=samples, knots=min(4, horizon), noise=0.6, iterations=2),
         )
-        steps, substeps, spent = self.study.horizon, self.study.substeps, list[int]()
+        steps, substeps, spent = self.settings.horizon, self.settings.substeps, list[int]()
 
         def policy(state: Array, t: int) -> Array:
             return controller(self.model.states(state, t), t)  # a state of the ground truth, as one of the model
@@ -226,24 +235,24 @@ class Planner:
             parameters=self.model.reference(),
             options=options,
         )
-        steps = plan.steps.total() + self.study.horizon * self.study.substeps
+        steps = plan.steps.total() + self.settings.horizon * self.settings.substeps
         return Chosen(follow(plan, 0.0), None, {"plan_cost": plan.cost}, steps, [])
 
     def within_budget(self) -> Chosen:
         """Planning on the ground truth with the data's steps: sample-based iLQG, or else the best of the guesses."""
-        per_rollout = self.study.horizon * self.study.substeps
+        per_rollout = self.settings.horizon * self.settings.substeps
         rollouts = self.job.budget // per_rollout
         if rollouts >= 2 * MINIMUM_ROLLOUTS + 2:
             count = min(40, (rollouts - 2) // 2)
             return self.sampled(GPSOptions(iterations=min(20, (rollouts - 2) // count), rollouts=count))
         rng, best = self.rng(PLANNING), None
-        counted = CountedSimulator(self.model.simulator, self.study.substeps)
+        counted = CountedSimulator(self.model.simulator, self.settings.substeps)
         for _ in range(max(rollouts, 1)):
             policy = self.case.first_policy(rng)
             if rollouts == 0:
                 best = np.inf, policy
                 break
-            run = roll_policy(counted, policy, self.start[None], self.study.horizon, self.model.reference())
+            run = roll_policy(counted, policy, self.start[None], self.settings.horizon, self.model.reference())
             cost = float(total_cost(self.model.cost.value(run.states, run.controls), run.status)[0])
             if best is None or cost < best[0]:
                 best = cost, policy

@@ -77,7 +77,7 @@ def markdown(summary: Summary) -> str:
 
 def intervals(study: Study) -> str:
     """What the numbers of a table are."""
-    over = "seeds, of one data set" if study.datasets == 1 else "data sets and seeds"
+    over = "seeds, of one data set" if study.repeats.datasets == 1 else "data sets and seeds"
     return (
         f"Numbers are means over runs. Intervals are 95 % ones by Student's t over {over}; where there are fewer than three, "
         "runs are printed. Share of the oracle = (C no control - C) / (C no control - C oracle), run by run. Better than "
@@ -137,7 +137,8 @@ def render(summary: Summary, provenance: dict[str, str], images: tuple[str, ...]
     head, rows = table(summary)
     broken, kept = bool(summary.unequal) or "FAILED" in summary.headline, summary.headline.startswith("All")
     level = "failure" if broken else "ok" if kept and not any(fit.failed for fit in summary.fits) else "warning"
-    settings = {k: v for k, v in vars(summary.study).items() if k != "thresholds"}
+    groups = {**vars(summary.study.repeats), **vars(summary.study.planning)}
+    settings = {k: v for k, v in vars(summary.study).items() if k not in ("thresholds", "repeats", "planning")} | groups
     return render_page(
         Path(__file__).parent / "templates" / "transfer.html", s=summary, headline=summary.headline, level=level, head=head,
         rows=rows, plots=plots, intervals=intervals(summary.study), provenance=provenance, settings=settings, images=images,

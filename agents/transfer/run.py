@@ -43,7 +43,7 @@ def run_study(
         return write_report(registered(given), given, images=("transfer.gif",) * (given / "transfer.gif").exists())
     study, case = chosen(given, conditions, **counts)
     out = out or Path("runs") / f"transfer_{study.name}"
-    progress(f"study {study.name}, seed {study.seed}, commit {git_commit()}")
+    progress(f"study {study.name}, seed {study.repeats.seed}, commit {git_commit()}")
     command = " ".join(
         ["softgym-envs transfer", given.as_posix(), *(["--ray"] if executor == "ray" else [])]
         + [f"--{name} {value}" for name, value in counts.items() if value is not None]
@@ -85,10 +85,10 @@ def chosen(given: Path, conditions: tuple[str, ...] = (), **counts: int | None) 
         raise OptionError(f"study is {str(given)!r}, expected a .toml file or one of {', '.join(bundled())}")
     study, case = read_study(given if given.suffix == ".toml" else bundled()[str(given)])
     conditions = conditions or possible(case, study.conditions)
-    changed: dict[str, Any] = {name: value for name, value in counts.items() if value is not None}
+    repeats = replace(study.repeats, **{name: value for name, value in counts.items() if value is not None})
     kept = tuple(t for t in study.thresholds if {t.condition, t.versus or t.condition} <= set(conditions))
     curve = tuple(c for c in study.curve if c in conditions)
-    study = replace(study, conditions=conditions, curve=curve, thresholds=kept, **changed)
+    study = replace(study, conditions=conditions, curve=curve, thresholds=kept, repeats=repeats)
     check_study(study, case)
     if "residual" in conditions:
         case.first_residual()
@@ -116,7 +116,7 @@ def worker(case: TransferTask, study: Study, out: Path) -> Any:
     from .learned import PolicyWorker
 
     dt = case.native().dt
-    common = {**case.env_keywords, "dt": dt, "control_period": study.substeps * dt}
+    common = {**case.env_keywords, "dt": dt, "control_period": study.planning.substeps * dt}
     return PolicyWorker(
         case, study, out, case.env_id, common=common, native=case.native_keywords,
         settings=case.system.learning_of(case.task, "ppo"), ground_truth=case.ground_truth_keywords,

@@ -268,7 +268,7 @@ def _fits(study: Study, out: Path) -> tuple[dict[str, list[list[float]]], tuple[
     """Prediction errors, mean over the data sets of the main budget; notes of all fits."""
     gathered: dict[str, dict[float, list[float]]] = {}
     notes = []
-    for budget, dataset in itertools.product(study.budgets, range(study.datasets)):
+    for budget, dataset in itertools.product(study.budgets, range(study.repeats.datasets)):
         path = out / "fits" / f"b{budget}_d{dataset}.json"
         if not path.exists():
             continue
