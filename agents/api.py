@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .control.plan import IterLog, Plan
     from .learning.evaluation import Evaluation
     from .learning.rl import Trained
-    from .transfer.summary import Summary
+    from .transfer_study.summary import Summary
 
 Array = NDArray[np.float64]
 Print = Callable[[str], None]
@@ -96,7 +96,7 @@ def plan(
     from .control.gps import GPSOptions, plan_gps
     from .control.ilqg import ILQGOptions, plan_ilqg
     from .control.plan import random_controls
-    from .transfer.task import TransferTask
+    from .transfer_study.task import TransferTask
 
     if method not in ("ilqg", "gps"):
         raise OptionError(f"method is {method!r}, allowed are 'ilqg', 'gps', 'optimal'")
@@ -281,7 +281,7 @@ def transfer(
         OptionError: The study cannot be run, or the folder holds another one.
         FileFormatError: A file is damaged.
     """
-    from .transfer.run import run_study
+    from .transfer_study.run import run_study
 
     counts = {"seeds": seeds, "datasets": datasets, "starts": starts}
     return run_study(

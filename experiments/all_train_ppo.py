@@ -22,8 +22,8 @@ from typing import Any
 
 import tyro
 
-from agents.transfer.jobs import in_processes
-from agents.transfer.statistics import share
+from agents.transfer_study.jobs import in_processes
+from agents.transfer_study.statistics import share
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.systems import tasks
 

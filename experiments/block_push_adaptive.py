@@ -29,7 +29,7 @@ import tyro
 from numpy.typing import NDArray
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.transfer.statistics import mean_of_runs, share
+from agents.transfer_study.statistics import mean_of_runs, share
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.systems.rigid.dynamics import BlockSimulator
 from softgym_envs.systems.rigid.model import BlockModel

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.transfer.definition import Job
-from agents.transfer.jobs import record_path, registered
-from agents.transfer.report import markdown
-from agents.transfer.statistics import Interval
-from agents.transfer.summary import Summary, summarise
+from agents.transfer_study.definition import Job
+from agents.transfer_study.jobs import record_path, registered
+from agents.transfer_study.report import markdown
+from agents.transfer_study.statistics import Interval
+from agents.transfer_study.summary import Summary, summarise
 from softgym_envs.core.files import read_json, write_atomically, write_json
 
 RESULTS = Path("results")

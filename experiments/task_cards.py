@@ -34,7 +34,7 @@ import tyro
 from agents.control.task_mpc import TaskMpc
 from agents.learning.evaluation import Controller, Evaluation, evaluate_controller, uniform, zero
 from agents.learning.policy import load_policy, observed_with
-from agents.transfer.statistics import share
+from agents.transfer_study.statistics import share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.system import NATIVE

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from agents.control.ilqg import ILQGOptions, plan_ilqg
 from agents.control.mpc import SamplingController, SamplingOptions
 from agents.control.plan import Plan, Run, check_simulator, random_controls, run_closed_loop, run_open_loop, run_policy
-from agents.transfer.task import TransferTask
+from agents.transfer_study.task import TransferTask
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
 from softgym_envs.core.parameters import Parameters

@@ -38,14 +38,14 @@ from spring_fits import START, problem
 from sysid_systems import Spring
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.transfer.conditions import CONDITIONS
-from agents.transfer.definition import Repeats, Study, Threshold
-from agents.transfer.document import read_study
-from agents.transfer.fits import FitRecord
-from agents.transfer.jobs import read_record, register
-from agents.transfer.planned import read_replay
-from agents.transfer.report import write_report
-from agents.transfer.run import bundled, chosen
+from agents.transfer_study.conditions import CONDITIONS
+from agents.transfer_study.definition import Repeats, Study, Threshold
+from agents.transfer_study.document import read_study
+from agents.transfer_study.fits import FitRecord
+from agents.transfer_study.jobs import read_record, register
+from agents.transfer_study.planned import read_replay
+from agents.transfer_study.report import write_report
+from agents.transfer_study.run import bundled, chosen
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import read_json, read_toml
 from softgym_envs.core.procedure import EXPERIMENT, Stage

@@ -12,9 +12,9 @@ import pytest
 from agents.control.cost import FeatureCost
 from agents.control.mpc import SamplingController, SamplingOptions
 from agents.control.plan import Outcome, Plan, StepCount, run_closed_loop, run_open_loop, run_policy
-from agents.transfer.definition import Job, Planning, Repeats, Study
-from agents.transfer.planned import PlanWorker
-from agents.transfer.task import TransferTask
+from agents.transfer_study.definition import Job, Planning, Repeats, Study
+from agents.transfer_study.planned import PlanWorker
+from agents.transfer_study.task import TransferTask
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.mismatch import MismatchedModel
 from softgym_envs.core.task import load

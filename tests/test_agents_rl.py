@@ -23,10 +23,10 @@ from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import PRETRAINED, load_policy, policy_of
 from agents.learning.rl import Training, new_model, settings, train
 from agents.policies import FOLDER
-from agents.transfer.definition import Job, Repeats, Study
-from agents.transfer.fits import EmpiricalParameters
-from agents.transfer.learned import PolicyWorker
-from agents.transfer.statistics import share
+from agents.transfer_study.definition import Job, Repeats, Study
+from agents.transfer_study.fits import EmpiricalParameters
+from agents.transfer_study.learned import PolicyWorker
+from agents.transfer_study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.core.files import write_atomically
 from softgym_envs.systems import system_of_task, tasks

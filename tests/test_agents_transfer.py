@@ -11,16 +11,16 @@ from agents_models import OneConstant, Pendulum
 from helpers import load_script, run_main
 from transfer_case import TRUE_GAIN, PendulumCase, changed, system_case
 
-from agents.transfer.conditions import CONDITIONS, check_study, possible
-from agents.transfer.definition import Job, Planning, Repeats, Study, Threshold
-from agents.transfer.document import read_study
-from agents.transfer.fits import _fit, draw, identify
-from agents.transfer.jobs import record_path, register, registered, run_jobs
-from agents.transfer.models import SHORT_HORIZON, build_model
-from agents.transfer.planned import PlanWorker
-from agents.transfer.report import markdown, write_report
-from agents.transfer.statistics import Interval
-from agents.transfer.summary import Diagnostic, summarise
+from agents.transfer_study.conditions import CONDITIONS, check_study, possible
+from agents.transfer_study.definition import Job, Planning, Repeats, Study, Threshold
+from agents.transfer_study.document import read_study
+from agents.transfer_study.fits import _fit, draw, identify
+from agents.transfer_study.jobs import record_path, register, registered, run_jobs
+from agents.transfer_study.models import SHORT_HORIZON, build_model
+from agents.transfer_study.planned import PlanWorker
+from agents.transfer_study.report import markdown, write_report
+from agents.transfer_study.statistics import Interval
+from agents.transfer_study.summary import Diagnostic, summarise
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from helpers import HUNG
 
-from agents.transfer.definition import Planning, Study
-from agents.transfer.document import read_study
-from agents.transfer.fits import FitRecord
-from agents.transfer.jobs import read_record, register
-from agents.transfer.planned import read_replay
+from agents.transfer_study.definition import Planning, Study
+from agents.transfer_study.document import read_study
+from agents.transfer_study.fits import FitRecord
+from agents.transfer_study.jobs import read_record, register
+from agents.transfer_study.planned import read_replay
 from softgym_envs.core.errors import FileFormatError, SoftgymError
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.systems import systems
@@ -29,8 +29,8 @@ from softgym_envs.systems import systems
 STUDY = """
 import os, sys, time
 from pathlib import Path
-from agents.transfer.definition import Job
-from agents.transfer.jobs import run_jobs
+from agents.transfer_study.definition import Job
+from agents.transfer_study.jobs import run_jobs
 
 OUT = Path(sys.argv[1])
 

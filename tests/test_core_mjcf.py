@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from agents.learning.rl import Training
-from agents.transfer.task import TransferTask
+from agents.transfer_study.task import TransferTask
 from softgym_envs.core.errors import ParameterError, SimulationWarning, SoftgymError
 from softgym_envs.core.system import identity_of
 from softgym_envs.systems import system

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agents.learning.policy import load_policy, observed_with
-from agents.transfer.statistics import share
+from agents.transfer_study.statistics import share
 
 IDS = ("LoopPeg-v0", "LoopReach-v0", "VineWall-v0")
 ROWS, REPLAYS, SHARE = 64, 3, 0.3

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from helpers import load_script
 
-from agents.transfer.document import read_study
-from agents.transfer.report import markdown
+from agents.transfer_study.document import read_study
+from agents.transfer_study.report import markdown
 from softgym_envs.core.files import read_json
 
 ROOT = Path(__file__).parents[1]

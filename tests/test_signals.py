@@ -174,7 +174,7 @@ def test_what_was_played_before_a_signal_is_written(tmp_path: Path) -> None:
 
 def test_an_interrupted_study_leaves_what_it_goes_on_from(tmp_path: Path) -> None:
     given = ("smoke", "--workers", 1, "--no-video", "--conditions", "zero", "ground_truth", "nominal", "--out", tmp_path)
-    code, _, complaint = interrupted(signal.SIGTERM, "agents.transfer.jobs:run_one", 0, "transfer", *given)
+    code, _, complaint = interrupted(signal.SIGTERM, "agents.transfer_study.jobs:run_one", 0, "transfer", *given)
     assert code == 130 and "the same command goes on" in complaint and whole(tmp_path) == ["study.json"]
 
 

@@ -12,10 +12,10 @@ from helpers import load_script, run_main
 from transfer_case import system_case
 
 import sysid
-from agents.transfer.conditions import CONDITIONS
-from agents.transfer.document import read_study
-from agents.transfer.run import chosen
-from agents.transfer.task import TransferTask
+from agents.transfer_study.conditions import CONDITIONS
+from agents.transfer_study.document import read_study
+from agents.transfer_study.run import chosen
+from agents.transfer_study.task import TransferTask
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import stable_bounds
 from softgym_envs.core.task import load

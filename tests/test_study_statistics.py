@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from agents.transfer import statistics
+from agents.transfer_study import statistics
 from softgym_envs.core.errors import ShapeError
 
 # --- coverage of the intervals that are printed --------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from helpers import load_script
 from PIL import Image
 
 from agents.learning.evaluation import evaluate_controller, uniform, zero
-from agents.transfer.statistics import share
+from agents.transfer_study.statistics import share
 from softgym_envs.core.files import read_json
 from softgym_envs.systems import tasks
 

@@ -6,8 +6,8 @@ import numpy as np
 from agents_models import OneConstant, Pendulum
 
 from agents.control.cost import FeatureCost
-from agents.transfer.definition import GROUPS
-from agents.transfer.task import Corrected, Identified, TransferTask
+from agents.transfer_study.definition import GROUPS
+from agents.transfer_study.task import Corrected, Identified, TransferTask
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet

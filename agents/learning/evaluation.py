@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import check_number
 
-from ..transfer.statistics import Interval, share
+from ..transfer_study.statistics import Interval, share
 from .policy import Policy
 
 Controller = Callable[[Any], Policy]

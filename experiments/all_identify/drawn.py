@@ -38,7 +38,7 @@ from cases import CASES, files
 from roc import table_of as roc_of
 
 import sysid
-from agents.transfer.jobs import in_processes
+from agents.transfer_study.jobs import in_processes
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.procedure import EXPERIMENT

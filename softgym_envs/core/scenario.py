@@ -1,7 +1,7 @@
 """Scenarios of transfer studies: a robot at a task, declared by a system beside its procedure and its objectives.
 
 A system's `study` is a mapping: environment id -> `Scenario`. Functions stand in the system's study.py and take what they need;
-`agents.transfer.task.TransferTask` makes simulators, costs, recordings and fits of all this, for any system.
+`agents.transfer_study.task.TransferTask` makes simulators, costs, recordings and fits of all this, for any system.
 
 Legend: B rows, T control steps, nx state, n tangent, nu control.
 """
