@@ -67,7 +67,7 @@ def test_every_declared_study_keeps_the_promises_of_a_case(name):
     assert case.position(first).shape == (3, 3) and all(hint.shape == (3,) for hint in case.hints.values())
     drawn = case.wide().sample(np.random.default_rng(0), case.default())
     assert set(drawn) == set(name for stage in case.procedure.stages for name in stage.free_of(native))
-    for constant, value in case.scenario.parameter_values.items():
+    for constant, value in case.scenario.parameters.items():
         assert {getattr(p, constant) for p in (case.default(), case.best(), case.ground_truth_values())} == {value}
 
 

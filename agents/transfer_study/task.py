@@ -197,7 +197,7 @@ class TransferTask:
             "target": [round(entry, 9) for entry in objective.aim],
             "weights": list(objective.weights),
             "control_weight": objective.control_weight,
-            "parameters": dict(scenario.parameter_values),
+            "parameters": dict(scenario.parameters),
             "ground_truth": {
                 "backend": self.backend,
                 **({"world": world} if (world := identity_of(self.backend)) != self.backend else {}),
@@ -252,7 +252,7 @@ class TransferTask:
     def ground_truth_values(self) -> Parameters:
         """The ground truth's parameters; a world of one's own may lack what the scenario says, and is as it was built."""
         default = self.ground_truth().default_parameters
-        declared = {**self.scenario.parameter_values, **self.scenario.ground_truth_parameters}
+        declared = {**self.scenario.parameters, **self.scenario.ground_truth_parameters}
         own = {name: value for name, value in declared.items() if name in default.names()}
         return default.replace(**own, **self.ground_truth_parameters)
 
@@ -263,7 +263,7 @@ class TransferTask:
 
     def adapt(self, parameters: Parameters) -> Parameters:
         """Parameters identified on the recorded task with this scenario's own, another gravity for example."""
-        fixed = self.scenario.parameter_values
+        fixed = self.scenario.parameters
         if parameters.batch is None:
             return parameters.replace(**fixed)
         return parameters.replace(**{name: np.full(parameters.batch, value) for name, value in fixed.items()})
@@ -272,7 +272,7 @@ class TransferTask:
         """Parameters of our engine before identification: the procedure's guess."""
         native = self.native()
         return native.default_parameters.replace(
-            **{**self.procedure.initial_guess_of(native), **self.scenario.parameter_values}
+            **{**self.procedure.initial_guess_of(native), **self.scenario.parameters}
         )
 
     def best(self) -> Parameters:

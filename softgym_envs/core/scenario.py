@@ -96,7 +96,7 @@ class Scenario:
     same names."""
     recorded: str = ""
     """Id of the scenario that is recorded; "": this one."""
-    parameter_values: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict)
     """Parameters that both worlds have here, such as gravity."""
     ground_truth_parameters: Mapping[str, float] = field(default_factory=dict)
     """Further parameters of the ground truth."""

@@ -120,5 +120,5 @@ def kicked(engine: Any, parameter_values: Parameters, rng: np.random.Generator, 
 
 STUDY = {
     "ArmReach-v0": Scenario("reach"),
-    "ArmHold-v0": Scenario("hold", starts=kicked, parameter_values={"payload": 1.5}),
+    "ArmHold-v0": Scenario("hold", starts=kicked, parameters={"payload": 1.5}),
 }

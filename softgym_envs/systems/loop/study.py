@@ -108,7 +108,7 @@ _SHARED: dict[str, Any] = {
     "starts": starts,
     "first_policy": still,
     "first_noise": Noise(0.05, 4, 16),
-    "parameter_values": dict.fromkeys((*(f"offset_{name}" for name in ARM), "torque_delay"), 0.0),
+    "parameters": dict.fromkeys((*(f"offset_{name}" for name in ARM), "torque_delay"), 0.0),
     "dt": LOOP_STEP,
     "difference_step": None,
 }

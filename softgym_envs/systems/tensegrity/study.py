@@ -89,7 +89,7 @@ _SHARED: dict[str, Any] = {
 STUDY = {
     "TensegrityRoll-v0": Scenario("roll", superball_scene, first_policy=rolling, first_noise=Noise(0.2, 10, 50), **_SHARED),
     "TensegrityCrawl-v0": Scenario(
-        "crawl", prism_scene, first_policy=waving, recorded="TensegrityRoll-v0", parameter_values={"gravity": 0.981},
+        "crawl", prism_scene, first_policy=waving, recorded="TensegrityRoll-v0", parameters={"gravity": 0.981},
         keywords={"gravity": 0.981, "averaging_time": 0.0}, **_SHARED,
     ),
 }  # fmt: skip
