@@ -31,7 +31,7 @@ from softgym_envs.envs.settings import Settings
 from softgym_envs.systems import systems, tasks
 from sysid.diagnostics.sentences import CODES
 
-GIVEN = ("model", "simulate", "control_period")
+GIVEN = ("model", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
 CARDS = Path(__file__).parents[1] / "results" / "task_cards"
 """Folder of task cards."""

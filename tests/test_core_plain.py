@@ -52,7 +52,7 @@ def test_loops_go_where_pythons_do(options):
 
 def walled_rollouts():
     """Robots that run into VineWall's wall: as usual, which asks Warp for its known answer; then with every index looked at."""
-    _, simulator = wall(VineModel(), VineSimulator)
+    simulator = VineSimulator(wall(VineModel()).model)
     usual = simulator.engine
     program = replace(usual.program, options=CHECKED)
     checked = WarpEngine(program, usual.structure, simulator.nx, simulator.nu, usual.num_parameters)

@@ -109,9 +109,7 @@ MISTAKES = {
         "tasks", "np.zeros((len(state), 0))", "np.zeros((len(state), 1))", r"reset returned float64 of shape \(1, 1\), expected"
     ),
     "a task without success": Mistake("tasks", "def success", "def succeeds", "CatchSwing lacks success"),
-    "a task's function without a simulator": Mistake(
-        "tasks", "return CatchSwing(model), simulate(model)", "return CatchSwing(model)", r"tasks:catch returned CatchSwing"
-    ),
+    "a task's function without a task": Mistake("tasks", "return CatchSwing(model)", "return model", r"tasks:catch: .* lacks"),
     "an observation that is a view": Mistake(
         "tasks", OWN, "    def observe(self, state, context):\n        return state[:, :6]\n\n" + OWN,
         r"CatchSwing\.observe returned a view of an argument",

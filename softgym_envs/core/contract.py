@@ -6,7 +6,7 @@ Later calls are not checked and cost nothing. Legend: B batch, nx state, nu cont
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -187,17 +187,14 @@ def check_simulator(simulator: Simulator) -> None:
     call(simulator, "initial_state", (1,), Result((1, simulator.nx), names=simulator.state_names))
 
 
-def check_build(where: str, built: Any) -> tuple[Task, Simulator]:
-    """What a task's function returns: a task and a simulator, whole and of one size.
+def check_build(where: str, task: Any, simulate: Callable[[Any], Simulator]) -> Simulator:
+    """The simulator of the model of a task, which a task's function returned; both are whole and of one size.
 
     Raises:
         ContractError: It is not so.
     """
-    if not isinstance(built, tuple) or len(built) != 2:
-        raise ContractError(f"{where} returned {described(built)}, expected (task, simulator)")
-    for value, protocol in zip(built, (Task, Simulator), strict=True):
-        check_members(where, value, protocol)
-    task, simulator = built
+    check_members(where, task, Task)
+    simulator = simulate(task.model)
     check_simulator(simulator)
     kind = type(task).__name__
     for entry in task.entries:
@@ -208,4 +205,4 @@ def check_build(where: str, built: Any) -> tuple[Task, Simulator]:
         raise ContractError(
             f"{kind}.disturbance_scale has shape {size}, expected ({simulator.n},): one number per tangent entry"
         )
-    return task, simulator
+    return simulator

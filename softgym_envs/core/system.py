@@ -33,8 +33,10 @@ class TaskId:
 
     id: str
     build: str
-    """(model, simulate, *, control_period, obs_mode, keywords of its own) -> (task, simulator), where `simulate(model)` makes
-    the simulator of the chosen backend. Its docstring describes the environment."""
+    """(model, *, control_period, obs_mode, keywords of its own) -> task; the environment simulates the task's `model`.
+
+    Its docstring describes the environment.
+    """
     max_episode_steps: int
     """Control steps until truncation."""
     model: str

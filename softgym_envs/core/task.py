@@ -91,6 +91,11 @@ class Task(Protocol):
     """See the module docstring."""
 
     @property
+    def model(self) -> Any:
+        """The model whose simulator the task runs on."""
+        ...
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """The observation, entry by entry."""
         ...

@@ -45,7 +45,7 @@ def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generat
     build = load(entry.build)
     shared = [f.name for f in fields(Settings)]
     signature = inspect.signature(build).parameters
-    own = [name for name in signature if name not in ("model", "simulate", *shared)]
+    own = [name for name in signature if name not in ("model", *shared)]
     for name in keywords:
         if name not in (*shared, *own):
             known = ", ".join(sorted((*shared, *own)))
@@ -63,16 +63,11 @@ def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generat
             stacklevel=4,
         )
 
-    def simulate(model: Any) -> Simulator:
-        return _simulator(system, model, settings, spec)
-
-    built = build(
-        system.model(entry.model if settings.model is None else settings.model, settings.params),
-        simulate,
-        control_period=settings.control_period,
-        **{name: value for name, value in keywords.items() if name in own},
+    model = system.model(entry.model if settings.model is None else settings.model, settings.params)
+    task = build(
+        model, control_period=settings.control_period, **{name: value for name, value in keywords.items() if name in own}
     )
-    task, simulator = check_build(entry.build, built)
+    simulator = check_build(entry.build, task, lambda model: _simulator(system, model, settings, spec))
     if "randomize" not in keywords and isinstance(settings.randomize, Mapping):
         settings = replace(settings, randomize=_drawn(settings.randomize, simulator, settings.backend))
     return Episodes(task, simulator, rngs, settings)

@@ -1,12 +1,10 @@
-"""Environments of the elbow: each function builds a task and the simulator under it. See `envs.registry`."""
+"""Environments of the elbow: each function builds a task. See `envs.registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from ...core.errors import StructureError
-from ...core.simulator import Simulator
 from ...core.task import Task
 from .model import ElbowModel
 from .tasks import ArmReach
@@ -38,32 +36,26 @@ def targets_of(model: ElbowModel) -> tuple[float, float]:
 
 def reach(
     model: ElbowModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.02,
     tolerance: float = 0.05,
     hold_time: float = 0.3,
     effort_weight: float = 0.05,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """Biceps and triceps bring the forearm to a target angle and keep it there.
 
     Args:
-        model: The arm.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         tolerance: Error within which the target counts as reached [rad].
         hold_time: Time for which it must be held [s].
         effort_weight: Weight of the mean squared excitation.
     """
-    task = ArmReach(
+    return ArmReach(
         model, control_period, targets_of(model), tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight
     )
-    return task, simulate(model)
 
 
 def hold(
     model: ElbowModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.02,
     disturbance: float = 0.15,
@@ -71,20 +63,17 @@ def hold(
     tolerance: float = 0.15,
     hold_time: float = 1.2,
     effort_weight: float = 0.05,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """Biceps and triceps hold the forearm at one angle, then at another, against kicks, with an unknown load of 0 to 3 kg.
 
     Args:
-        model: The arm.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         disturbance: Standard deviation of kicks before every action [rad/s].
         randomize: Parameters drawn for every episode, which are not observed.
         tolerance: Error that counts as held [rad].
         hold_time: Time for which angles must be held, half of it each [s].
         effort_weight: Weight of the mean squared excitation.
     """
-    task = ArmReach(
+    return ArmReach(
         model,
         control_period,
         targets_of(model),
@@ -95,4 +84,3 @@ def hold(
         bonus=BONUS,
         move=MOVE,
     )
-    return task, simulate(model)

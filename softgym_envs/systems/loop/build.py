@@ -1,14 +1,12 @@
-"""The loop system's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+"""The loop system's environments: each function builds a task. See `envs.registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...core.errors import OptionError
 from ...core.parameters import ParameterDistribution
-from ...core.simulator import Simulator
 from ...core.task import Task
 from .bend import LoopBend
 from .identify import HIDDEN, LoopIdentify
@@ -30,7 +28,6 @@ def held(model: LoopModel) -> LoopModel:
 
 def reach(
     model: LoopModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.05,
     obs_mode: str = "sensors",
@@ -40,15 +37,12 @@ def reach(
     tolerance: float = 0.02,
     hold_time: float = 2.0,
     control_weight: float = 0.01,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """An arm that senses only its own joints brings a clamped loop to a goal: a point of it, or its whole shape.
 
     Its controls are torques beyond those that hold the start; the arm's own weak controller keeps it from falling.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" (the arm's angles and speeds, and the goal) or "state" (those of the loop too).
         goal: "point", the middle of the loop's left side, or "shape", all its free joints.
         goal_distance: Least mean distance of the goal from the first state, and from rest without action [m]; none: 0.06 m for
@@ -59,16 +53,14 @@ def reach(
         control_weight: Weight of the mean squared action.
     """
     model = held(model)
-    task = LoopReach(
+    return LoopReach(
         model, control_period, obs_mode, control_weight, goal=goal, goal_distance=goal_distance,
         goal_action=goal_action, tolerance=tolerance, hold_time=hold_time,
     )  # fmt: skip
-    return task, simulate(model)
 
 
 def bend(
     model: LoopModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.05,
     obs_mode: str = "sensors",
@@ -76,15 +68,12 @@ def bend(
     periods: Sequence[float] = (3.0, 5.0),
     tolerance: float = 0.01,
     control_weight: float = 0.01,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """An arm stretches, bends and twists a clamped loop: its hand follows a drawn profile, within a budget of torques.
 
     Its controls are torques beyond those that hold the start; the arm's own weak controller keeps it from falling.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" (the arm's angles and speeds, and the profile) or "state" (those of the loop too).
         duration: Length of the profile [s]; a shorter limit of the episode ends it before.
         periods: Shortest and longest period [s].
@@ -96,16 +85,14 @@ def bend(
     except (TypeError, ValueError):
         raise OptionError(f"periods is {periods!r}, expected two numbers [s]") from None
     model = held(model)
-    task = LoopBend(
+    return LoopBend(
         model, control_period, obs_mode, control_weight,
         duration=duration, periods=(shortest, longest), tolerance=tolerance,
     )  # fmt: skip
-    return task, simulate(model)
 
 
 def identify(
     model: LoopModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.02,
     randomize: ParameterDistribution = HIDDEN,
@@ -114,7 +101,7 @@ def identify(
     angle_noise: float = 0.001,
     tolerance: float = 0.03,
     control_weight: float = 0.005,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """An arm bends a clamped loop, within the loop's load limit, to learn its stiffness; the reward is information.
 
     It measures its own noisy angles, and torques. Both stiffnesses (1 to 8 and 0.4 to 2.4 N m/rad) and the offsets of its
@@ -122,9 +109,6 @@ def identify(
     its stiffness counts as known only if its moments reached 80 % of that.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         randomize: Parameters that are hidden, and drawn for every episode by its runner.
         obs_mode: "sensors" (measured angles, torques, and the current estimate) or "state" (true angles and speeds too).
         duration: Length of an episode [s]; a shorter limit of the episode ends it before, without an answer.
@@ -133,15 +117,13 @@ def identify(
         control_weight: Weight of the mean squared action.
     """
     model = held(model)
-    task = LoopIdentify(
+    return LoopIdentify(
         model, control_period, obs_mode, control_weight, duration=duration, angle_noise=angle_noise, tolerance=tolerance
     )
-    return task, simulate(model)
 
 
 def peg(
     model: LoopModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.05,
     randomize: ParameterDistribution = PEGS,
@@ -149,15 +131,12 @@ def peg(
     depth: float = 0.01,
     hold_time: float = 1.0,
     control_weight: float = 0.01,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """An arm slips a flexible loop, which hangs from its hand, over a peg and keeps it there; loop and peg touch.
 
     The peg is horizontal, off the rim of the loop, at a place that is drawn for every episode.
 
     Args:
-        model: The robot, with a hanging loop.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         randomize: Places of pegs (the parameters of the clamp's pose), drawn for every episode by its runner.
         obs_mode: "sensors" (the arm's angles, speeds and torques, and the tip's place) or "state" (the loop's motion too).
         depth: Least distance of all joints of the loop beyond the tip [m].
@@ -165,5 +144,4 @@ def peg(
         control_weight: Weight of the mean squared action.
     """
     model = held(model)
-    task = LoopPeg(model, control_period, obs_mode, control_weight, depth=depth, hold_time=hold_time)
-    return task, simulate(model)
+    return LoopPeg(model, control_period, obs_mode, control_weight, depth=depth, hold_time=hold_time)

@@ -1,13 +1,13 @@
-"""The rigid system's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+"""The rigid system's environments: each function builds a task. See `envs.registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...core.errors import OptionError, shown
-from ...core.simulator import Simulator, check_number
+from ...core.simulator import check_number
 from ...core.task import Task
 from .model import BlockModel
 from .tasks import ReachPose
@@ -15,7 +15,6 @@ from .tasks import ReachPose
 
 def sliding_block(
     model: BlockModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -25,7 +24,7 @@ def sliding_block(
     goal_turn: float = 1.0,
     tolerance: Sequence[float] = (0.02, 0.15),
     control_weight: float = 0.001,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """A block on three supports is pulled and pushed over a table to a pose, by a force at its handle ([Berard2008] slide 31).
 
     Its friction is not observed. With randomize={"friction": (0.15, 0.5)} every episode has its own, and a policy that finds it
@@ -33,9 +32,6 @@ def sliding_block(
     The table has no edge.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         supports: Three points of the block that touch the table, from its centre of mass [m]; None: the model's.
         handle: Where the force acts [m]; None: the model's.
@@ -49,11 +45,10 @@ def sliding_block(
         model = replace(model, supports=_points(supports))
     if handle is not None:
         model = replace(model, handle=_pair("handle", handle))
-    task = ReachPose(
+    return ReachPose(
         model, control_period, obs_mode, control_weight, goal_distance=_pair("goal_distance", goal_distance),
         goal_turn=goal_turn, tolerance=_pair("tolerance", tolerance),
     )  # fmt: skip
-    return task, simulate(model)
 
 
 def _points(value: Any) -> Any:

@@ -1,15 +1,14 @@
-"""The tensegrity system's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+"""The tensegrity system's environments: each function builds a task. See `envs.registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ...core.errors import OptionError, ShapeError, shown
-from ...core.simulator import Simulator, as_numbers, check_choice, check_number
+from ...core.simulator import as_numbers, check_choice, check_number
 from ...core.task import Task
 from .model import TensegrityModel, with_terrain
 from .poses import StartSpread
@@ -24,7 +23,6 @@ EVEN = (1.2, 2.5)
 
 def roll(
     model: TensegrityModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -32,13 +30,10 @@ def roll(
     heading: float | None = 0.0,
     control_weight: float = 0.01,
     averaging_time: float = 0.0,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """The 6-bar SUPERball rolls over flat ground at a commanded velocity ([Wang2020] V-C).
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
@@ -46,7 +41,7 @@ def roll(
         averaging_time: Time over which the velocity of the reward is averaged [s], which is then observed, too; 0: not at all,
             as in the paper. Far below 1 m/s a robot rolls in jerks, and standing still would be rewarded more.
     """
-    task = FollowVelocity(
+    return FollowVelocity(
         model,
         control_period,
         obs_mode,
@@ -55,12 +50,10 @@ def roll(
         heading=heading,
         averaging_time=averaging_time,
     )
-    return task, simulate(model)
 
 
 def crawl(
     model: TensegrityModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -70,16 +63,13 @@ def crawl(
     gravity: float = 0.981,
     actuated: Sequence[int] | None = None,
     averaging_time: float = 1.0,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """The 3-bar prism crawls with three of its nine cables at a tenth of Earth's gravity ([Wang2020] V-D).
 
     The paper gives no target; the velocity error is weighted (1, 0.5, 0.1) over 0.2 m/s squared. The paper's velocity is that
     at the end of a step (`averaging_time` 0), which pays a gait in jerks less than standing still.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
@@ -92,7 +82,7 @@ def crawl(
         if not isinstance(actuated, (Sequence, np.ndarray)):
             raise OptionError(f"actuated is {shown(actuated)}, expected numbers of cables")
         model = replace(model, actuated=tuple(actuated))
-    task = FollowVelocity(
+    return FollowVelocity(
         model,
         control_period,
         obs_mode,
@@ -104,12 +94,10 @@ def crawl(
         objective=CRAWL,
         averaging_time=averaging_time,
     )
-    return task, simulate(model)
 
 
 def waypoint(
     model: TensegrityModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -117,28 +105,23 @@ def waypoint(
     radius: float = 0.5,
     leg: Range = (1.5, 3.0),
     control_weight: float = 0.01,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """The 6-bar SUPERball rolls over flat ground to waypoints, one after the other, in any direction.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         num_waypoints: How many.
         radius: A waypoint is reached within this distance of the centre of mass [m].
         leg: Distance from one waypoint to the next [m], or an interval to draw it from.
         control_weight: Weight of the mean squared action.
     """
-    task = VisitWaypoints(
+    return VisitWaypoints(
         model, control_period, obs_mode, control_weight, num_waypoints=num_waypoints, radius=radius, leg=_interval("leg", leg)
     )
-    return task, simulate(model)
 
 
 def terrain(
     model: TensegrityModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -149,13 +132,10 @@ def terrain(
     level: float = 1.0,
     ground_seed: int = 0,
     averaging_time: float = 1.0,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """The 6-bar SUPERball rolls over uneven ground at a commanded velocity, and feels the ground around it.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
@@ -168,7 +148,7 @@ def terrain(
             to the next; 0: not at all.
     """
     model = with_terrain(model, uneven_ground(ground, ground_seed))
-    task = FollowVelocity(
+    return FollowVelocity(
         model,
         control_period,
         obs_mode,
@@ -180,7 +160,6 @@ def terrain(
         uneven=True,
         averaging_time=averaging_time,
     )
-    return task, simulate(model)
 
 
 def uneven_ground(kind: str, seed: int = 0) -> Terrain:

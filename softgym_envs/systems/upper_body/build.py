@@ -1,11 +1,8 @@
-"""Environment of the upper body: a function builds the task and the simulator under it. See `envs.registry`."""
+"""Environment of the upper body: a function builds the task. See `envs.registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ...core.simulator import Simulator, check_flag
+from ...core.simulator import check_flag
 from ...core.task import Task
 from .model import BodyModel, muscled
 from .tasks import UpperBodyReach
@@ -13,7 +10,6 @@ from .tasks import UpperBodyReach
 
 def reach(
     model: BodyModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.02,
     goal_distance: float = 0.25,
@@ -22,13 +18,10 @@ def reach(
     hold_time: float = 0.3,
     effort_weight: float = 0.05,
     muscles: bool = False,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """The right hand of an upper body reaches a point, by torques of all joints of both arms.
 
     Args:
-        model: The body.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         goal_distance: Least distance of the goal from the hand's rest [m].
         goal_effort: Largest share of the torques, or of the muscles, that holds the hand at the goal.
         tolerance: Distance at which the goal counts as reached [m].
@@ -38,5 +31,4 @@ def reach(
             file always do.
     """
     model = muscled(model) if check_flag("muscles", muscles) else model
-    task = UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)
-    return task, simulate(model)
+    return UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)

@@ -1,12 +1,12 @@
-"""The vine system's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+"""The vine system's environments: each function builds a task. See `envs.registry`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.errors import OptionError
-from ...core.simulator import Simulator, check_choice
+from ...core.simulator import check_choice
 from ...core.task import Task
 from .layouts import Clutter, Doors, Gap, Layout, Open, PaperClutter, Plate
 from .model import VineModel
@@ -15,33 +15,27 @@ from .tasks import GOAL_TOLERANCE, REACH, ReachGoal
 
 def grow(
     model: VineModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
     tolerance: float = GOAL_TOLERANCE,
     goal_length: Sequence[float] = (0.45, 1.0),
     control_weight: float = REACH.control_weight,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """A vine robot of 24 mm diameter grows from 0.3 m to at most 1.2 m and steers its tip to a goal in the open.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         tolerance: The goal is reached within this distance of the tip [m].
         goal_length: Goals are where a bent robot of such a length ends, (low, high) [m].
         control_weight: Weight of the mean squared action.
     """
     layout = Open(interval("goal_length", goal_length, model.link_length, model.max_length))
-    task = ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout)
-    return task, simulate(model)
+    return ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout)
 
 
 def navigate(
     model: VineModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -49,13 +43,10 @@ def navigate(
     level: float = 1.0,
     tolerance: float = GOAL_TOLERANCE,
     control_weight: float = REACH.control_weight,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """A vine robot finds the entry points of barriers on its way to a goal; nine range readings at the tip see 0.5 m far.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         clutter: "random", barriers with entry points, and blocks, anew in every episode; "scattered", blocks only; or "paper",
             the
@@ -66,7 +57,7 @@ def navigate(
     """
     layout, parameter_values = CLUTTERS[check_choice("clutter", clutter, CLUTTERS)]
     layout, model = furnished(model, layout)
-    task = ReachGoal(
+    return ReachGoal(
         model,
         control_period,
         obs_mode,
@@ -76,7 +67,6 @@ def navigate(
         level=level,
         parameter_values=parameter_values,
     )
-    return task, simulate(model)
 
 
 CLUTTERS: dict[str, tuple[Layout, dict[str, float]]] = {
@@ -89,33 +79,27 @@ CLUTTERS: dict[str, tuple[Layout, dict[str, float]]] = {
 
 def squeeze(
     model: VineModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
     level: float = 1.0,
     tolerance: float = 0.04,
     control_weight: float = REACH.control_weight,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """A vine robot of 24 mm passes a gap of 28 to 32 mm between slanted jaws, leaning on them, to a goal behind.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         level: Divides the free width of the gap, and turns it more, from 1 to 3. An option of `reset` as well.
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """
     layout, model = furnished(model, Gap())
-    task = ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level)
-    return task, simulate(model)
+    return ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level)
 
 
 def wall(
     model: VineModel,
-    simulate: Callable[[Any], Simulator],
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
@@ -123,15 +107,12 @@ def wall(
     tolerance: float = GOAL_TOLERANCE,
     hold_time: float = 1.5,
     control_weight: float = REACH.control_weight,
-) -> tuple[Task, Simulator]:
+) -> Task:
     """A vine robot grows along a wall to its end ([Jitosho2021] IV-B2), and leans on the edge to reach a goal behind it.
 
     Where it ends, on one side, the range readings show; no free motion leads to the goal, where the tip is to stay.
 
     Args:
-        model: The robot.
-        simulate: Makes the simulator of a model.
-        control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         level: The wall ends farther aside, from 1 to 3. An option of `reset` as well.
         tolerance: The tip is to stay within this distance of the goal [m].
@@ -139,10 +120,9 @@ def wall(
         control_weight: Weight of the mean squared action.
     """
     layout, model = furnished(model, Plate())
-    task = ReachGoal(
+    return ReachGoal(
         model, control_period, obs_mode, control_weight, tolerance=tolerance, hold_time=hold_time, layout=layout, level=level
     )
-    return task, simulate(model)
 
 
 def furnished(model: VineModel, layout: Layout) -> tuple[Layout, VineModel]:
