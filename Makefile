@@ -35,7 +35,7 @@ speed: $(READY)  ## Measure speed, side by side with MuJoCo
 claims: $(READY)  ## Run fast published figures again, and write docs/measured.md
 	$(BIN)/python experiments/claims.py --run
 
-docs: $(READY)  ## Write docs/environments.md, docs/systems and docs/task_cards.md from the code and results/
+docs: $(READY)  ## Write the generated pages of docs/reference
 	$(BIN)/python docs/generate.py
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder

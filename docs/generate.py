@@ -76,7 +76,7 @@ def system_page(system: System) -> str:
         f"# {system.name}\n",
         f"{system.summary[0].upper()}{system.summary[1:]}.\n",
         f"Models: {', '.join(f'`{name}`' for name in system.models)}{files}.",
-        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or [your own simulator](../ground_truths.md).\n",
+        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or [your own simulator](../../how-to/ground_truths.md).\n",
         f"Options of our engine (`options`): {_options(system)}.\n",
         *(_environment(task) for task in system.tasks),
         *_procedure(system),
@@ -141,7 +141,7 @@ def _ladder(simulators: Mapping[str, Simulator]) -> list[str]:
                 for e in mujoco_model.ladder.effects
             ]
             head = ["| effect | unit | level 1 | level 2 | level 3 | |", "| --- | --- | --- | --- | --- | --- |"]
-            page += [f"## Levels of {backend}\n\nSee [ground truths](../ground_truths.md).\n", *head, *rows, ""]
+            page += [f"## Levels of {backend}\n\nSee [ground truths](../../how-to/ground_truths.md).\n", *head, *rows, ""]
     return page
 
 
@@ -243,7 +243,7 @@ def cards_page() -> str:
         picture = CARDS / f"{entry.id}.png"
         if picture.is_file():
             page += ["", f"## {entry.id}\n", f"{_first_sentence(entry)} ([all numbers](systems/{system.name}.md)).\n",
-                     f"![An episode of its best controller](../results/task_cards/{picture.name})"]  # fmt: skip
+                     f"![An episode of its best controller](../../results/task_cards/{picture.name})"]  # fmt: skip
     return "\n".join([*page, ""])
 
 
@@ -478,10 +478,10 @@ def diagnostics_page() -> str:
 def main(args: Args) -> int:
     """Write the pages, or compare them: 1 if one is stale."""
     pages = {
-        "environments.md": index_page(),
-        "task_cards.md": cards_page(),
+        "reference/environments.md": index_page(),
+        "reference/task_cards.md": cards_page(),
         "reference/diagnostics.md": diagnostics_page(),
-        **{f"systems/{r.name}.md": system_page(r) for r in systems().values()},
+        **{f"reference/systems/{r.name}.md": system_page(r) for r in systems().values()},
     }
     stale = [
         name for name, text in pages.items() if not (args.out / name).is_file() or (args.out / name).read_text("utf-8") != text

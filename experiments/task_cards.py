@@ -8,7 +8,7 @@ MPC by the task's own reward ("mpc", which plans in our engine, with the driven 
 system gives their values in our engine, and with the parameters that each episode draws; a line has its settings), and the
 policies of the package, without and with sensor noise and delay. Episode i begins from the same seed for all of them.
 Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes
-docs/task_cards.md and the tables of docs/systems from both.
+docs/reference/task_cards.md and the tables of docs/reference/systems from both.
 """
 
 from __future__ import annotations

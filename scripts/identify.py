@@ -4,7 +4,7 @@
     softgym-envs identify vine --model robot.toml --data tracked.csv --fps 30 --free-motion
 
 writes runs/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Exit code 2: do not use the numbers.
-Ctrl-C stops a fit; `--resume` goes on. What to record, how to read the diagnostics: docs/identification.md.
+Ctrl-C stops a fit; `--resume` goes on. What to record, how to read the diagnostics: docs/how-to/identification.md.
 """
 
 import inspect

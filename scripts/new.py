@@ -32,7 +32,7 @@ class Args:
 def main(args: Args) -> int:
     """Write, and say what comes next."""
     print("\n".join(map(str, new_system(args.name, args.folder))))
-    print(f"Next: pip install -e {args.folder / args.name}; softgym-envs check {args.name}; see docs/add_a_system.md")
+    print(f"Next: pip install -e {args.folder / args.name}; softgym-envs check {args.name}; see docs/tutorials/add_a_system.md")
     return 0
 
 

@@ -269,7 +269,7 @@ def test_attributes_are_set_for_all_rows_or_refused():
 
 NEEDY = re.findall(
     r"^```python needs=(\S+)\n(.*?)^```$",
-    (ROOT / "docs/learners.md").read_text(encoding="utf-8"),
+    (ROOT / "docs/how-to/learners.md").read_text(encoding="utf-8"),
     flags=re.MULTILINE | re.DOTALL,
 )
 

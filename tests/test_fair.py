@@ -64,7 +64,7 @@ def test_the_committed_stress_test_is_of_whole_episodes():
 
 
 def test_readme_and_install_page_say_how_to_install_every_extra():
-    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/install.md"))
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/how-to/install.md"))
     extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
     section = re.search(r"^## Install\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)[1]
     assert all("pip install ." in text and 'pip install ".[all]"' in text for text in (section, page))

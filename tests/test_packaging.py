@@ -218,7 +218,9 @@ def test_readme_shows_code():
     assert python_blocks(ROOT / "README.md"), "README.md has no ```python block: its first screen must show code that runs"
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "page", ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
+)
 def test_code_of_the_documents_runs(page, tmp_path):
     """All blocks of a page, one after the other in one program, away from this folder."""
     code = "\n".join(python_blocks(ROOT / page))
@@ -228,7 +230,7 @@ def test_code_of_the_documents_runs(page, tmp_path):
 
 
 def test_links_of_the_documents_lead_somewhere():
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
             assert target.startswith(("http://", "https://", "mailto:")) or (path.parent / target).exists(), (
                 f"{path.name}: {target}"
@@ -342,7 +344,7 @@ def test_makefile_names_a_python_that_is_missing(tmp_path):
 
 @pytest.mark.parametrize("name", ["tensegrity", "vine", "block", "box"])
 def test_the_file_on_a_systems_page_is_read(name: str, tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "systems" / f"{name}.md").read_text().split("```toml\n")[1].split("```")[0]
+    text = (ROOT / "docs/reference/systems" / f"{name}.md").read_text().split("```toml\n")[1].split("```")[0]
     (tmp_path / "mine.toml").write_text(text)
     engine = system(name).simulator(system(name).model(str(tmp_path / "mine.toml"), None))
     states, status = engine.rollout(engine.initial_state(1), np.zeros((1, 5, engine.nu)))

@@ -17,7 +17,9 @@ from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.templates import new_system
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, CHAIN = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("add_a_system.md", "add_a_soft_chain.md"))
+PAGE, CHAIN = (
+    (ROOT / "docs/tutorials" / name).read_text(encoding="utf-8") for name in ("add_a_system.md", "add_a_soft_chain.md")
+)
 ENTRY = re.search(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
 STUDY = re.search(r"^```toml file=study.toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
 LONGEST = 150

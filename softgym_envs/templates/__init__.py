@@ -1,4 +1,4 @@
-"""The files of a new system: those of docs/add_a_system.md, under another name."""
+"""The files of a new system: those of docs/tutorials/add_a_system.md, under another name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A user's own MJCF as a ground truth of a system: a TOML file maps its joints, bodies and actuators to our state.
 
-See docs/ground_truths.md for the form of the file. States of the MJCF beyond ours are hidden state, entries
+See docs/how-to/ground_truths.md for the form of the file. States of the MJCF beyond ours are hidden state, entries
 "unseen_mjcf.qpos3", ..., which recordings leave out. Entries of ours may be sums of joints, lengths of tendons or positions of
 sites; these follow from the hidden state, y = h(x). Where ours were changed from outside, the hidden joints move by the
 smallest step that agrees with them (Gauss-Newton). Legend: B batch, nx state, k readings.
@@ -247,7 +247,7 @@ class MjcfGroundTruth(MujocoSimulator):
                 raise FileFormatError(f"{self.path}: {name} is {value!r}")
         for name in ("mjcf", "states", "controls"):
             if name not in document:
-                raise FileFormatError(f"{self.path}: {name} is missing; see docs/ground_truths.md")
+                raise FileFormatError(f"{self.path}: {name} is missing; see docs/how-to/ground_truths.md")
         return document
 
     @cached_property

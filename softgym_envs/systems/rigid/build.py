@@ -28,7 +28,7 @@ def sliding_block(
     """A block on three supports is pulled and pushed over a table to a pose, by a force at its handle ([Berard2008] slide 31).
 
     Its friction is not observed. With randomize={"friction": (0.15, 0.5)} every episode has its own, and a policy that finds it
-    out has an advantage (docs/rigid.md); handle=(0, 0) with goal_turn=0 is the easier task of shoving it to a place.
+    out has an advantage. handle=(0, 0) with goal_turn=0 is the easier task of pushing it to a place.
     The table has no edge.
 
     Args:

@@ -17,8 +17,8 @@ Three modes (numbers of equations: [Wang2020], arXiv 2011.04929, IV-B, with the 
 
   in (v, w): convex and once differentiable, solved by Newton's method for both ends of a rod together (rods that touch each
   other: `joint`). rho, l and pivot_damping extend the paper's five parameters: MuJoCo's contact (soft, with torsional and
-  rolling friction, whose energy this is) lies outside the class of the other two modes, see docs/contact.md. r ends in the
-  middle of the overlap.
+  rolling friction, whose energy this is) is not of the class of the other two modes: docs/explanation/contact.md. r ends in
+  the middle of the overlap.
 
 Modes paper and stick are in `impulses`, mode patch in `pads` and `patch` (and `joint`, for rods that touch each other); here is
 what they share: parameters, the ground, and a rod over it.

@@ -123,7 +123,7 @@ class TensegritySimulator(AdjointSimulator):
         return self.model.borne(parameters, self.dt)
 
     def caution(self, parameters: Parameters) -> str:
-        """Drop and throw the robot without motors, and tell if its energy grows; see docs/contact.md."""
+        """Drop and throw the robot without motors, and tell if its energy grows; see docs/explanation/contact.md."""
         if self.contact != "patch" and parameters == TensegrityParameters():
             return ""  # checked in tests
         gained = passive_gain(self, parameters)
@@ -134,7 +134,7 @@ class TensegritySimulator(AdjointSimulator):
         how = f"gains {gained:.0%} of its energy" if np.isfinite(gained) else "goes beyond the limit of speed"
         return (
             f"in a drop or a throw without motors the robot {how} (contact {self.contact!r}, dt {self.dt:g} s, "
-            f"{told}): it moves by itself; see docs/contact.md"
+            f"{told}): it moves by itself; see docs/explanation/contact.md"
         )
 
     @cached_property

@@ -1,7 +1,7 @@
 """The upper body as a `core.simulator.Simulator`: equations in `mechanics`, those of muscles in `muscle_kernels`.
 
 Director coordinates are the oracle of the bones, `muscles.routes` that of the muscles. Steps are of first order in dt: at 5 ms
-angles are about 10 mrad off after 0.5 s of random torques, 14 mrad with muscles (docs/loop.md).
+angles are about 10 mrad off after 0.5 s of random torques, 14 mrad with muscles (docs/explanation/loop.md).
 """
 
 from __future__ import annotations
