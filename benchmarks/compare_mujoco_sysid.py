@@ -44,7 +44,10 @@ from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.simulator import IntArray, Linearization
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.engines.mujoco.engine import MujocoEngine
-from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_shooting
+from sysid import FitProblem
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.shooting import ShootingOptions, single_shooting
+from sysid.problem.problem import Measurement
 from sysid.report.page import render
 
 peer: Any = None

@@ -25,7 +25,10 @@ from softgym_envs.systems.vine.dynamics import VineSimulator
 from softgym_envs.systems.vine.mujoco import MujocoVineParameters
 from softgym_envs.systems.vine.parameters import VineParameters
 from softgym_envs.systems.vine.procedure import TUBE, first_state, measurement, program
-from sysid import FitProblem, FitResult, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
+from sysid import FitProblem, simultaneous
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.shooting import ShootingOptions, single_shooting
+from sysid.fitting.simultaneous import SimultaneousOptions
 from sysid.least_squares.levenberg import LevenbergOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed

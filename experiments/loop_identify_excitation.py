@@ -29,7 +29,7 @@ from softgym_envs.systems.loop.model import ARM, FRICTION
 from softgym_envs.systems.loop.mujoco import MujocoLoop
 from softgym_envs.systems.loop.parameters import LoopParameters
 from softgym_envs.systems.loop.procedure import OFFSETS, PROCEDURE, STIFFNESS, manipulation
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.caldwell2014.excitation import Excitation, drawn, optimal

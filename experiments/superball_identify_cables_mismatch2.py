@@ -30,7 +30,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.data.sensors import SENSORS
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.parameters import factor_names
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 STEPS, TEST = 5000, 3000
 """Physics steps of the fitted recording, and of the predicted one."""

@@ -17,8 +17,8 @@ from typing import Annotated
 import tyro
 
 from softgym_envs.envs.conformance import check_system
-from sysid import RecordingParameters
 from sysid.fitting import METHODS
+from sysid.problem.recording_parameters import RecordingParameters
 
 
 @dataclass(frozen=True)

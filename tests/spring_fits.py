@@ -6,7 +6,8 @@ from typing import Any
 
 from sysid_systems import Spring, SpringParameters, record
 
-from sysid import FitProblem, FitResult
+from sysid import FitProblem
+from sysid.diagnostics.result import FitResult
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 START = SpringParameters(mass=3.0)

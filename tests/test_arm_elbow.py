@@ -23,8 +23,10 @@ from softgym_envs.systems.arm.mujoco import MujocoElbow
 from softgym_envs.systems.arm.parameters import ElbowParameters
 from softgym_envs.systems.arm.procedure import PROCEDURE, excited
 from softgym_envs.systems.arm.tasks import HELD, NEXT, REACHED
-from sysid import FitProblem, ShootingOptions, multiple_shooting, run_procedure
+from sysid import FitProblem, multiple_shooting
+from sysid.fitting.shooting import ShootingOptions
 from sysid.procedure.candidate_causes import candidate
+from sysid.procedure.run import run_procedure
 
 PARAMETERS = ElbowParameters().to_matrix(1)[0]
 

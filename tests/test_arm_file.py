@@ -26,7 +26,7 @@ from softgym_envs.systems.arm.mujoco import MujocoElbow
 from softgym_envs.systems.arm.parameters import ElbowParameters, PneumaticElbowParameters
 from softgym_envs.systems.arm.procedure import PROCEDURE
 from softgym_envs.systems.upper_body.model import read_body
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 MINE = Path(__file__).parent / "data/models/arm.toml"
 

@@ -16,8 +16,8 @@ from softgym_envs.systems.loop.model import ARM, PARAMETERS, LoopModel
 from softgym_envs.systems.loop.procedure import HAND, PAPER, PROCEDURE, first_state, followed, manipulation
 from softgym_envs.systems.loop.rod import LoopRod
 from softgym_envs.systems.loop.tracking import held
-from sysid import run_procedure
 from sysid.least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from sysid.procedure.run import run_procedure
 
 MODEL = LoopModel()
 GROUND_TRUTH = MODEL.defaults

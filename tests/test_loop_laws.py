@@ -12,7 +12,7 @@ from softgym_envs.systems.loop.parameters import LoopParameters
 from softgym_envs.systems.loop.procedure import DAMPING, PROCEDURE, STIFFNESS, manipulation
 from softgym_envs.systems.loop.springs import factor_names
 from softgym_envs.systems.loop.tracking import creeping, held, pulled, tracker
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 GROUND_TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
 

@@ -172,7 +172,7 @@ def test_what_cannot_be_followed_is_refused_in_one_sentence():
 
 def test_procedure_recovers_stiffness_from_a_recording_without_noise(monkeypatch):
     """To what is lost of torques below the sensors' resolution; that loss, which lasts in time, counts as no model error."""
-    from sysid import run_procedure
+    from sysid.procedure.run import run_procedure
 
     def scanned(*_, **__):
         raise AssertionError("took 728 of 897 s for a procedure that explains its own recording")
@@ -188,7 +188,7 @@ def test_procedure_recovers_stiffness_from_a_recording_without_noise(monkeypatch
 
 
 def test_dry_friction_is_found_with_the_stiffness_that_it_would_spoil():
-    from sysid import run_procedure
+    from sysid.procedure.run import run_procedure
 
     rubbed = GROUND_TRUTH.replace(friction_s1=0.2, friction_w1=0.15)
     rng, clean = np.random.default_rng(3), manipulation(
@@ -204,8 +204,8 @@ def test_dry_friction_is_found_with_the_stiffness_that_it_would_spoil():
 
 @pytest.mark.parametrize("start", [(50.0, 50.0), (0.5, 0.5)])
 def test_far_starts_that_the_step_does_not_bear_lead_to_the_ground_truth_by_a_damped_loop(start):
-    from sysid import run_procedure
     from sysid.fitting.innovations import anchored
+    from sysid.procedure.run import run_procedure
     from sysid.procedure.stage_problem import stage_problem
 
     data = TrajectorySet((disturbed(native(), 0),))

@@ -15,7 +15,7 @@ from softgym_envs.systems.loop.mujoco import MujocoLoop
 from softgym_envs.systems.loop.parameters import LoopParameters, loop_parameters
 from softgym_envs.systems.loop.procedure import PROCEDURE, SPRING_DEVIATION, manipulation, unknown
 from softgym_envs.systems.loop.springs import factor_names, spring_slopes, spring_values
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 MODEL = LoopModel(6, spring_parts=3)
 UNEVEN = {"theta_left0": 1.4, "theta_right2": 0.7, "psi_left1": 1.3}

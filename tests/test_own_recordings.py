@@ -27,7 +27,8 @@ from softgym_envs.systems.vine.dynamics import VineSimulator
 from softgym_envs.systems.vine.parameters import VineParameters
 from softgym_envs.systems.vine.procedure import PROCEDURE as VINE
 from softgym_envs.systems.vine.procedure import along_body
-from sysid import FitProblem, ShootingOptions, load, single_shooting
+from sysid import FitProblem, load
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.procedure.job import Job, all_recognised, unused
 from sysid.procedure.mislabelled import LARGE, unmasked

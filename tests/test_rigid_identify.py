@@ -21,7 +21,7 @@ from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
 from softgym_envs.systems.rigid.parameters import BlockParameters, ParticleParameters
 from softgym_envs.systems.rigid.procedure import first_state
 from softgym_envs.systems.rigid.scene_file import load_block
-from sysid import noise_of
+from sysid.problem.noise import noise_of
 
 pytest.importorskip("casadi")
 

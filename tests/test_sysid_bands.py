@@ -13,11 +13,11 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import FitProblem, RecordingParameters, multiple_shooting, open_loop
+from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.initial_state import rows_unknown
 from sysid.diagnostics.prediction_intervals import SHARE, bands, scores
-from sysid.diagnostics.validation import trace
-from sysid.problem.recording_parameters import Commands, delayed
+from sysid.diagnostics.validation import open_loop, trace
+from sysid.problem.recording_parameters import Commands, RecordingParameters, delayed
 from sysid.procedure.predictions import banded
 from sysid.procedure.stage import fit_stage
 

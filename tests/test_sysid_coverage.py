@@ -15,7 +15,8 @@ import pytest
 from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
-from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid import FitProblem
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=1.8, gain=20.0)
 START = GROUND_TRUTH.replace(stiffness=40.0, damping=3.0, gain=15.0)

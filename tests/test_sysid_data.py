@@ -12,7 +12,9 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import FitProblem, Measurement, ShootingOptions, multiple_shooting, one_step, single_shooting
+from sysid import FitProblem, multiple_shooting
+from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
+from sysid.problem.problem import Measurement
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 

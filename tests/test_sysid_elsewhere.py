@@ -10,9 +10,12 @@ from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
-from sysid import FitProblem, FitResult, RecordingParameters, ShootingOptions, multiple_shooting, single_shooting
+from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.hold_out_test import RARE, _without_errors
+from sysid.diagnostics.result import FitResult
 from sysid.diagnostics.whiteness import ALARM
+from sysid.fitting.shooting import ShootingOptions, single_shooting
+from sysid.problem.recording_parameters import RecordingParameters
 
 NOISE = 0.01
 """Of the place of the mass [m]."""

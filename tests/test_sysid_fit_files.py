@@ -15,11 +15,13 @@ from sysid_systems import Spin, Spring, SpringParameters, record
 from reproductions.wang2020.adam import AdamOptions
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import read_toml
-from sysid import FitProblem, LevenbergOptions, ShootingOptions, one_step, save, single_shooting
+from sysid import FitProblem
 from sysid.fitting import checkpoint
-from sysid.least_squares.levenberg import IterLog, LevenbergState
+from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
+from sysid.least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState
 from sysid.procedure.identification import loaded
 from sysid.report import Seldom
+from sysid.report.files import save
 from sysid.report.page import render
 
 

@@ -13,11 +13,12 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.files import read_toml
 from softgym_envs.core.procedure import EXPERIMENT, Experiment, Procedure, Stage
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import Diagnostic, FitProblem, run_procedure
+from sysid import Diagnostic, FitProblem
 from sysid.diagnostics.uncertainty import analyse
 from sysid.diagnostics.validation import HorizonError
 from sysid.procedure.guard import better_start, compare, kept_back
 from sysid.procedure.identification import Identification
+from sysid.procedure.run import run_procedure
 
 PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
 GROUND_TRUTH = SpringParameters(stiffness=35.0, damping=2.5)

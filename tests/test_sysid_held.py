@@ -11,11 +11,12 @@ from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import Estimate, FitProblem, FitResult, ShootingOptions, single_shooting
+from sysid import FitProblem
 from sysid.diagnostics.residuals import weighted_residuals
-from sysid.diagnostics.result import remaining_share
+from sysid.diagnostics.result import Estimate, FitResult, remaining_share
 from sysid.diagnostics.score_test import held
 from sysid.diagnostics.whiteness import ALARM
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.procedure.candidate_causes import SAID, Fitted, candidate

@@ -20,11 +20,13 @@ from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulato
 from softgym_envs.systems.rigid.experiments import record as film
 from softgym_envs.systems.rigid.model import BlockModel
 from softgym_envs.systems.rigid.procedure import BLOCK, PARTICLES
-from sysid import FitProblem, ShootingOptions, noise_of, single_shooting
+from sysid import FitProblem
 from sysid.diagnostics.rules import ESTIMATED
 from sysid.diagnostics.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
 from sysid.fitting.innovations import explained
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
+from sysid.problem.noise import noise_of
 from sysid.procedure.stage import fit_stage
 from sysid.procedure.stage_problem import stage_problem
 

@@ -15,10 +15,12 @@ from softgym_envs.core.base import PlainStructure, SteppedSimulator
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting
+from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics import segment_length_test
 from sysid.diagnostics.residuals import WeightedResiduals, weighted_residuals
+from sysid.diagnostics.result import FitResult
 from sysid.diagnostics.whiteness import ALARM, gamma_limit
+from sysid.fitting.shooting import ShootingOptions
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.segments import Segments
 from sysid.least_squares.system import ShootingSystem

@@ -17,13 +17,15 @@ from softgym_envs.systems.rigid.experiments import record
 from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
 from softgym_envs.systems.rigid.parameters import BlockParameters, ParticleParameters
 from softgym_envs.systems.rigid.procedure import BLOCK, CAMERA, complementarity, first_state
-from sysid import FitProblem, HorizonOptions, Measurement, online
+from sysid import FitProblem
 from sysid.fitting.box import _hit_and_run
 from sysid.fitting.collocation import Collocation, _accumulate, window_of
 from sysid.fitting.evolution import EvolutionOptions, cma_es
 from sysid.fitting.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
+from sysid.fitting.online import HorizonOptions, online
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
+from sysid.problem.problem import Measurement
 from sysid.report import rows_in_words
 
 pytest.importorskip("casadi")

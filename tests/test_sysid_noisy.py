@@ -14,9 +14,11 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import Diagnostic, FitProblem, FitResult, ShootingOptions, multiple_shooting, one_step, open_loop
+from sysid import Diagnostic, FitProblem, multiple_shooting
 from sysid.diagnostics.initial_state import estimate_start, rows_of_start, starts_of
-from sysid.diagnostics.result import remaining_share
+from sysid.diagnostics.result import FitResult, remaining_share
+from sysid.diagnostics.validation import open_loop
+from sysid.fitting.shooting import ShootingOptions, one_step
 from sysid.procedure.candidate_causes import candidate
 from sysid.procedure.late import searched
 from sysid.procedure.stage import fit_stage

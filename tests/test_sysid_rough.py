@@ -12,10 +12,11 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid import FitProblem
 from sysid.diagnostics.result import FitResult
 from sysid.fitting import shooting
 from sysid.fitting.progressive import Beginning, Growing
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 

@@ -19,8 +19,10 @@ from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
-from sysid import FitProblem, ShootingOptions, load, run_procedure, single_shooting
+from sysid import FitProblem, load
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.procedure.job import Job
+from sysid.procedure.run import run_procedure
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 

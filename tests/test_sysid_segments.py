@@ -12,9 +12,11 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from sysid import FitProblem, Measurement, multiple_shooting, one_step, single_shooting
+from sysid import FitProblem, multiple_shooting
+from sysid.fitting.shooting import one_step, single_shooting
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
+from sysid.problem.problem import Measurement
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 SPRING_FREE = ("stiffness", "damping", "gain", "offset", "paint")

@@ -26,8 +26,9 @@ from softgym_envs.systems.vine.obstacles import circle, wall
 from softgym_envs.systems.vine.parameters import VineParameters
 from softgym_envs.systems.vine.procedure import TUBE, first_state, measurement, program
 from softgym_envs.systems.vine.symbolic import complementarity_form, tracked_points
-from sysid import FitProblem, SimultaneousOptions, simultaneous, single_shooting
-from sysid.fitting.simultaneous import solve
+from sysid import FitProblem, simultaneous
+from sysid.fitting.shooting import single_shooting
+from sysid.fitting.simultaneous import SimultaneousOptions, solve
 
 PARTICLE = ParticleSimulator()
 FORM = contact_form(PARTICLE)

@@ -10,7 +10,9 @@ from helpers import load_script
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import FitProblem, FitResult, single_shooting
+from sysid import FitProblem
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.shooting import single_shooting
 from sysid.procedure.predictions import banded
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)

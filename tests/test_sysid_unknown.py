@@ -10,9 +10,10 @@ import pytest
 from spring_fits import GROUND_TRUTH, problem, severities
 from sysid_systems import Spring, SpringParameters, record
 
-from sysid import ShootingOptions, multiple_shooting, one_step, single_shooting
+from sysid import multiple_shooting
 from sysid.diagnostics.scan import compatible, model_error
 from sysid.diagnostics.uncertainty import clustered_covariance, correlation_in_time
+from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
 
 
 @pytest.mark.parametrize("method", [one_step, single_shooting])

@@ -15,21 +15,15 @@ from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.data.sensors import Sensor
-from sysid import (
-    METHODS,
-    FitProblem,
-    FitResult,
-    Measurement,
-    RecordingParameters,
-    ShootingOptions,
-    multiple_shooting,
-    noise_of,
-    single_shooting,
-)
+from sysid import METHODS, FitProblem, multiple_shooting
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import HUBER, ShootingSystem
-from sysid.problem.recording_parameters import POSE, Commands, delayed
+from sysid.problem.noise import noise_of
+from sysid.problem.problem import Measurement
+from sysid.problem.recording_parameters import POSE, Commands, RecordingParameters, delayed
 from sysid.procedure.candidate_causes import candidate, conditional
 from sysid.procedure.stage import fit_stage
 

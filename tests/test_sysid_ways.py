@@ -9,10 +9,11 @@ import pytest
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
-from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid import FitProblem
 from sysid.diagnostics.result import FitResult
 from sysid.diagnostics.uncertainty import NORMAL
 from sysid.fitting.second_fit import REACH, by_two_ways, either
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 

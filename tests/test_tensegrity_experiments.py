@@ -20,7 +20,7 @@ from softgym_envs.systems.tensegrity.model import prism
 from softgym_envs.systems.tensegrity.mujoco import MujocoTensegrity, native_constants
 from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParameters
 from softgym_envs.systems.tensegrity.procedure import PROCEDURE, first_state, measurement
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 
 def test_in_the_air_one_rod_hangs_still_and_commands_are_held() -> None:

@@ -16,7 +16,8 @@ from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.systems.tensegrity.experiments import record_throw, thrown
 from softgym_envs.systems.tensegrity.model import prism
 from softgym_envs.systems.tensegrity.residual import COEFFICIENTS, NUM_WEIGHTS, UNITS, random_weights
-from sysid import ResidualOptions, fit_residual
+from sysid import fit_residual
+from sysid.fitting.residual import ResidualOptions
 
 ENGINE = TensegritySimulator(prism(), contact="patch")
 

@@ -14,11 +14,12 @@ from softgym_envs.data.sensors import SENSORS, Sensor
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.systems.tensegrity.model import prism, superball
 from softgym_envs.systems.tensegrity.procedure import PROCEDURE, first_state
-from sysid import FitProblem, run_procedure
+from sysid import FitProblem
 from sysid.fitting.progressive import Growing
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.procedure.job import Job
+from sysid.procedure.run import run_procedure
 from sysid.procedure.stage_problem import stage_problem
 
 ROBOT = TensegritySimulator(prism(), contact="patch")

@@ -21,7 +21,7 @@ from softgym_envs.systems.upper_body.model import FILE, PARAMETERS, BodyModel, r
 from softgym_envs.systems.upper_body.mujoco import MujocoUpperBody
 from softgym_envs.systems.upper_body.parameters import BodyParameters
 from softgym_envs.systems.upper_body.procedure import PROCEDURE
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 MODEL = BodyModel()
 BARE = {name: 0.0 if name.endswith(("stiffness", "damping")) or name == "armature" else 1.0 for name in PARAMETERS}

@@ -16,7 +16,8 @@ from softgym_envs.systems.vine.model import VineModel
 from softgym_envs.systems.vine.mujoco import MujocoVine, MujocoVineParameters
 from softgym_envs.systems.vine.parameters import VineParameters
 from softgym_envs.systems.vine.procedure import TUBE, first_state, measurement
-from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid import FitProblem
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 
 LENGTH, MOMENT = 0.3, 2e-3

@@ -33,14 +33,16 @@ from softgym_envs.systems.vine.procedure import (
     infer_controls,
     measurement,
 )
-from sysid import FitProblem, ShootingOptions, multiple_shooting, run_procedure, single_shooting
+from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.model_form import left_open
 from sysid.diagnostics.residuals import weighted_residuals
 from sysid.diagnostics.step import half_step_variation
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares import segments
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import ShootingSystem
+from sysid.procedure.run import run_procedure
 
 GROUND_TRUTH = MujocoVineParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)

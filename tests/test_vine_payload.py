@@ -15,7 +15,7 @@ from softgym_envs.systems.vine.model import VineModel
 from softgym_envs.systems.vine.mujoco import MujocoVine
 from softgym_envs.systems.vine.parameters import VineParameters
 from softgym_envs.systems.vine.procedure import PROCEDURE
-from sysid import single_shooting
+from sysid.fitting.shooting import single_shooting
 from sysid.procedure.stage_problem import stage_problem
 
 LENGTH, STIFFNESS, DENSITY = 0.1, 0.018, 0.96

@@ -27,6 +27,7 @@ from softgym_envs.core.system import System, identity_of
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet, is_whole
 from softgym_envs.data.sensors import sensor_from_text
+from sysid.procedure.run import run_procedure
 
 from ..control.cost import FeatureCost
 from ..control.plan import random_controls
@@ -271,9 +272,7 @@ class TransferTask:
     def default(self) -> Parameters:
         """Parameters of our engine before identification: the procedure's guess."""
         native = self.native()
-        return native.default_parameters.replace(
-            **{**self.procedure.initial_guess_of(native), **self.scenario.parameters}
-        )
+        return native.default_parameters.replace(**{**self.procedure.initial_guess_of(native), **self.scenario.parameters})
 
     def best(self) -> Parameters:
         """Our engine with the ground truth's parameters; if it has others, those that best fit unlimited data."""
@@ -378,9 +377,7 @@ class TransferTask:
         """
         engine, start = self._engine_for(data.train[0]), self.default()
         limits = self._limits(start)
-        found = sysid.run_procedure(
-            self.procedure, engine, data.train, start=start, stages=self.procedure.stages, limits=limits
-        )
+        found = run_procedure(self.procedure, engine, data.train, start=start, stages=self.procedure.stages, limits=limits)
         return Identified(found.parameters, _Within(found.distribution(), limits), found.headline, bool(found.unusable))
 
     def _engine_for(self, recording: Trajectory) -> Simulator:

@@ -34,7 +34,7 @@ from softgym_envs.systems import system
 from softgym_envs.systems.box.mujoco import MujocoBoxParameters
 from softgym_envs.systems.box.parameters import BoxBody, BoxParameters
 from softgym_envs.systems.box.procedure import PROCEDURE
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 RESULTS = {"cube": Path("results/cube_identify_throws"), "square": Path("results/square_identify_drops")}
 

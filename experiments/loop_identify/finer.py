@@ -29,7 +29,8 @@ from softgym_envs.systems.loop.parameters import DELAY, LoopParameters
 from softgym_envs.systems.loop.procedure import DAMPING, PAPER, PROCEDURE, STIFFNESS, manipulation
 from softgym_envs.systems.loop.rod import LoopRod
 from softgym_envs.systems.loop.tracking import held, pulled, tracker, undelayed
-from sysid import FitResult, ShootingOptions, single_shooting
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.procedure.stage_problem import stage_problem
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed

@@ -23,7 +23,7 @@ from softgym_envs.systems.loop.mujoco import MujocoLoop
 from softgym_envs.systems.loop.parameters import LoopParameters, loop_parameters
 from softgym_envs.systems.loop.procedure import OFFSETS, PROCEDURE, manipulation
 from softgym_envs.systems.loop.springs import factor_names, spring_values
-from sysid import run_procedure
+from sysid.procedure.run import run_procedure
 
 PARTS = 6
 """Parts per side: every joint."""

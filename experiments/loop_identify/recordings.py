@@ -21,8 +21,8 @@ from softgym_envs.systems.loop.mujoco import MujocoLoop
 from softgym_envs.systems.loop.parameters import LoopParameters
 from softgym_envs.systems.loop.procedure import EVERYTHING, OFFSETS, PROCEDURE, STIFFNESS, manipulation
 from softgym_envs.systems.loop.rod import LoopRod
-from sysid import run_procedure
 from sysid.diagnostics.result import FitResult
+from sysid.procedure.run import run_procedure
 
 NOISE = {"torque": 0.2, "angle": 2e-3}
 """[N m], [rad]"""

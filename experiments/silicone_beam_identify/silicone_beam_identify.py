@@ -50,9 +50,10 @@ from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.data.recordings import read_csv
 from softgym_envs.systems.vine import VineParameters
 from softgym_envs.systems.vine.procedure import PROCEDURE, infer_controls
-from sysid import FitResult, save
+from sysid.diagnostics.result import FitResult
 from sysid.procedure.stage import fit_stage
 from sysid.procedure.stage_problem import stage_problem
+from sysid.report.files import save
 
 FREE = ("bending_stiffness", "relaxation", "relaxation_time", "creep", "creep_time", "base_turn", "tip_offset")
 ALONE = ("bending_stiffness", "relaxation", "creep", "base_turn")

@@ -37,16 +37,10 @@ from softgym_envs.systems.tensegrity.mujoco import MujocoParameters, MujocoTense
 from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityParameters
 from softgym_envs.systems.tensegrity.procedure import BODY
 from softgym_envs.systems.tensegrity.residual import random_weights
-from sysid import (
-    FitProblem,
-    FitResult,
-    ResidualOptions,
-    ShootingOptions,
-    fit_residual,
-    multiple_shooting,
-    one_step,
-    single_shooting,
-)
+from sysid import FitProblem, fit_residual, multiple_shooting
+from sysid.diagnostics.result import FitResult
+from sysid.fitting.residual import ResidualOptions
+from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
 
 Array = NDArray[np.float64]
 EMPTY = TrajectorySet(())

@@ -1,6 +1,6 @@
 """Procedures of identification as data: what to record of a robot, and which parameters each stage fits to which recordings.
 
-A system declares one `Procedure`; `sysid.run_procedure`, the subcommands `record` and `identify`, the demo and the transfer
+A system declares one `Procedure`; `sysid.identify`, the subcommands `record` and `identify`, the demo and the transfer
 studies all run the same one. Legend: nx state, nu control, ny measured columns.
 """
 
@@ -108,8 +108,8 @@ class Stage:
     experiment: str
     """Experiment whose recordings are fitted; "" for a laboratory's."""
     free: tuple[str, ...] | Callable[[Any], tuple[str, ...]]
-    """Parameters of the robot and of the recordings (`sysid.RecordingParameters`), or a function of the simulator that names
-    them."""
+    """Parameters of the robot and of the recordings (`sysid.problem.recording_parameters`), or a function of the simulator
+    that names them."""
     method: str
     """Name in `sysid.fitting.METHODS`."""
     options: Mapping[str, Any] = field(default_factory=dict)

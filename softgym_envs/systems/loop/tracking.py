@@ -306,5 +306,5 @@ def resting_rows(trajectory: Trajectory) -> int:
 
 
 def tracker(simulator: Any, trajectory: Trajectory) -> LoopTracker:
-    """See `sysid.InnovationOptions.tracker`."""
+    """See `sysid.fitting.innovations.InnovationOptions.tracker`."""
     return LoopTracker(simulator, trajectory)
