@@ -9,7 +9,7 @@ from sysid_systems import Spring, record
 
 import sysid
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.procedure import EXPERIMENT, Experiment, Procedure, Stage
+from softgym_envs.core.procedure import EXPERIMENT, Experiment, Procedure, Stage, StageData
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.systems.rigid.model import ParticleModel
@@ -49,16 +49,16 @@ def test_a_budget_is_shared_and_every_recording_says_its_experiment():
     assert [t.metadata[EXPERIMENT] for t in data.train] == ["held", "free", "free", "free"]
     assert [t.metadata[EXPERIMENT] for t in data.test] == ["free", "free"]
     assert len(procedure.stages[0].of(data.train)) == 1
-    cut = replace(procedure.stages[0], window=5 * Spring().dt).of(data.train)[0]
+    cut = replace(procedure.stages[0], data=StageData(window=5 * Spring().dt)).of(data.train)[0]
     assert cut.num_steps == 5
 
 
 def test_noise_is_said_by_patterns():
-    stage = Stage("a", "", ("stiffness",), "one_step", noise={"x*": 1.0, "*": 2.0})
+    stage = Stage("a", "", ("stiffness",), "one_step", data=StageData(noise={"x*": 1.0, "*": 2.0}))
     assert stage.noise_of(("x3", "y")) == {"x3": 1.0, "y": 2.0}
     with pytest.raises(DataError, match="no noise of column 'y'"):
-        replace(stage, noise={"x*": 1.0}).noise_of(("y",))
-    assert replace(stage, noise={}).noise_of(("y",)) is None
+        replace(stage, data=StageData(noise={"x*": 1.0})).noise_of(("y",))
+    assert replace(stage, data=StageData()).noise_of(("y",)) is None
 
 
 def test_bad_procedures_are_named():
@@ -87,7 +87,7 @@ def test_every_systems_procedure_runs_on_its_engine_and_its_ground_truth(procedu
     """Every experiment records what its stages fit, and every stage frees parameters of the robot or of a view."""
     initial_guess = engine.default_parameters.replace(**procedure.initial_guess_of(engine))
     for stage in procedure.all_stages:
-        changed = replace(engine, **stage.simulator)
+        changed = replace(engine, **stage.simulator.changes)
         initial_guess.check_names(tuple(name for name in stage.free_of(changed) if name not in RecordingParameters.names()))
     for world in (engine, ground_truth):
         for experiment in procedure.experiments:

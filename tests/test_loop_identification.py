@@ -198,7 +198,7 @@ def test_springs_that_pull_to_the_recorded_angles_add_nothing_where_the_model_mo
     assert status[0] == 0
     np.testing.assert_allclose(states[0, :, :7], raw.values, atol=1e-9)
     np.testing.assert_allclose(
-        PROCEDURE.measurement(simulator, recording.names).function(states)[0], recording.values, atol=1e-9
+        PROCEDURE.recorded.measurement(simulator, recording.names).function(states)[0], recording.values, atol=1e-9
     )
 
 

@@ -16,6 +16,7 @@ from rigid_ground_truth import slide as pushed
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.procedure import StageData, StageSimulator
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.systems.rigid.experiments import record as record_rigid
@@ -293,17 +294,19 @@ def test_points_keep_their_places_when_only_some_are_fitted() -> None:
     run = Trajectory(np.arange(61) / 240, np.zeros((60, model.nu)), values, names, ("m",) * 42, model.control_names,
                      ("m/s", *["Pa"] * (model.nu - 1)), 2)  # fmt: skip
     chosen = ("point4.x", "point4.y", "point12.y")
-    stage = replace(VINE.from_recordings, simulator={}, free_motion=True)  # type: ignore[type-var]
+    stage = replace(VINE.from_recordings, simulator=StageSimulator(), data=StageData(free_motion=True))  # type: ignore[type-var]
     found = stage_problem(VINE, stage, simulator, TrajectorySet((run,)), start=VineParameters(), measured=chosen)
     assert found.column_names == chosen
     np.testing.assert_allclose(found.observe(states[0]), run.select(chosen).values, atol=1e-12)
-    assert VINE.remark is not None and VINE.remark(simulator, run) == ""
-    assert "a body 0.48 m long, the model's is 0.45 m fully grown" in VINE.remark(
+    assert VINE.recorded.remark is not None and VINE.recorded.remark(simulator, run) == ""
+    assert "a body 0.48 m long, the model's is 0.45 m fully grown" in VINE.recorded.remark(
         simulator, replace(run, values=1.2 * run.values)
     )
     grown = replace(simulator, model=replace(model, initial_length=0.45))
-    assert "a body 0.4 m long, the model's is 0.45 m fully grown" in VINE.remark(grown, run)
-    assert "point0 is 10 mm from the model's base" in VINE.remark(simulator, replace(run, values=run.values + [0.01, 0.0] * 21))
+    assert "a body 0.4 m long, the model's is 0.45 m fully grown" in VINE.recorded.remark(grown, run)
+    assert "point0 is 10 mm from the model's base" in VINE.recorded.remark(
+        simulator, replace(run, values=run.values + [0.01, 0.0] * 21)
+    )
     with pytest.raises(DataError, match=r"missing column 'point40\.x'"):
         stage_problem(VINE, stage, simulator, TrajectorySet((run,)), start=VineParameters(), measured=("point40.x",))
 
@@ -347,7 +350,7 @@ def test_a_block_that_is_pushed_hard_is_explained_and_late_forces_are_found(
     assert "1 of 1 parameters identified" in capsys.readouterr().out
     (found,) = json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]
     assert abs(found["value"] - 0.3) < 2.0 * (found["interval"][1] - found["interval"][0])
-    assert "latency" in BLOCK.from_recordings.candidate_causes["forces that act late"]
+    assert "latency" in BLOCK.from_recordings.causes.candidates["forces that act late"]
     (recording,) = Job("block", load(file), model=str(tmp_path / "block.toml")).prepared()[2]
     early = replace(recording, controls=np.concatenate([recording.controls[1:], recording.controls[-1:]]))
     ground_truth = BlockSimulator(BlockModel(pulley=None, num_directions=512), 2.5e-4)

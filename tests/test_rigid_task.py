@@ -150,7 +150,7 @@ def test_scenes_are_read_from_files(tmp_path):
     path.write_text("[particles]\ncount = 3\n")
     simulator = system("particles").simulator(path, dt=1 / 30)
     assert simulator.nu == 3 and PARTICLES.stages[0].free_of(simulator) == ("friction0", "friction1", "friction2")
-    assert PARTICLES.complementarity(simulator).nz == 12
+    assert PARTICLES.methods.complementarity(simulator).nz == 12
     path.write_text("[particles]\ncount = 0\n")
     with pytest.raises(OptionError, match=r"scene\.toml: count is 0"):
         system("particles").model(path)
@@ -173,8 +173,8 @@ def test_a_cone_that_a_file_asks_for_is_what_is_fitted_and_the_usual_one_is_made
     stage = BLOCK.from_recordings
     for edges, fitted in ((32, 512), (128, 128), (512, 512)):
         simulator = BlockSimulator(BlockModel(num_directions=edges), 1e-3)
-        assert stage.adapt(simulator).model.num_directions == fitted
-        other = stage.instead(simulator)
+        assert stage.simulator.adapt(simulator).model.num_directions == fitted
+        other = stage.simulator.instead(simulator)
         assert (other.model.num_directions, other.dt) == (edges, 0.01)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
-from softgym_envs.core.procedure import Procedure, Stage
+from softgym_envs.core.procedure import Procedure, Stage, StageData, StageSimulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.initial_state import rows_unknown
@@ -72,7 +72,12 @@ def test_where_another_simulator_explains_the_data_bands_are_of_its_predictions(
     noise = 0.002
     data, simulator = record(Leaning(slope=5.0), steps=400, noise=noise), Leaning()
     stage = Stage(
-        "all", "", ("stiffness",), "multiple_shooting", instead=lambda robot: replace(robot, slope=5.0), free_initial=True
+        "all",
+        "",
+        ("stiffness",),
+        "multiple_shooting",
+        simulator=StageSimulator(instead=lambda robot: replace(robot, slope=5.0)),
+        data=StageData(free_initial=True),
     )
     problem = FitProblem(simulator, data, ("stiffness",), start=SpringParameters(stiffness=26.0), free_initial=True)
     found = fit_stage(Procedure((stage,)), stage, problem, folder=None, resume=False, progress=None)

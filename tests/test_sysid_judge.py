@@ -184,7 +184,9 @@ def test_a_step_that_is_too_long_is_named() -> None:
     recording = film(fine, fine.initial_state()[0], np.zeros((40, 2)), noise=noise, rng=rng, period=0.02)
     labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}, substeps=2),))
     assert BLOCK.from_recordings is not None
-    stage = replace(BLOCK.from_recordings, adapt=None)  # which would take 128 edges by itself
+    stage = replace(
+        BLOCK.from_recordings, simulator=replace(BLOCK.from_recordings.simulator, adapt=None)
+    )  # which would take 128 edges by itself
     problem = stage_problem(BLOCK, stage, BlockSimulator(), labelled, start=BlockSimulator().default_parameters)
     progress = io.StringIO()
     fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=progress)

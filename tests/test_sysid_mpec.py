@@ -372,7 +372,7 @@ def test_online_estimates_through_the_simulator_are_right_at_every_row_and_use_n
     )
     start = BlockParameters(friction=1.0)
     problem = FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=start, noise=noise, free_motion=True)
-    form = BLOCK.complementarity(simulator)
+    form = BLOCK.methods.complementarity(simulator)
     found = online(problem, form)
     assert len(found.times) == 21 and found.determined.all() and (found.excess < 1).all()
     assert (np.abs(found.mean[:, 0] - 0.33) < 5 * found.std[:, 0]).all()

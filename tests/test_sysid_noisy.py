@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
-from softgym_envs.core.procedure import Procedure, Stage
+from softgym_envs.core.procedure import Causes, Procedure, Stage
 from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import Diagnostic, FitProblem, multiple_shooting
@@ -134,7 +134,7 @@ def test_a_step_that_explains_the_data_is_not_the_only_cause_that_is_looked_for(
         return result.with_diagnostic("step_matters", "warning")
 
     monkeypatch.setattr("sysid.procedure.stage.blamed", blamed)
-    stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, candidate_causes=CANDIDATE_CAUSES)
+    stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, causes=Causes(CANDIDATE_CAUSES))
     given: dict[str, Any] = {"folder": None, "resume": False, "progress": None}
     found = fit_stage(Procedure(stages=(stage,)), stage, problem(late(7, noise=0.01)), **given)
     assert found.of("step_matters") and found.of("likely_cause")[0].parameter == "commands that act late"

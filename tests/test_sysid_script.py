@@ -13,7 +13,7 @@ from helpers import load_script, run_script
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.procedure import Experiment, Measurement, Procedure, Stage
+from softgym_envs.core.procedure import Experiment, InitialState, Measurement, Procedure, Recorded, Stage
 from softgym_envs.core.system import System
 from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
@@ -56,8 +56,8 @@ PROCEDURE = Procedure(
     stages=(Stage("elastic", "pushed", FREE[:1], "one_step"), Stage("all", "pushed", FREE, "one_step")),
     from_recordings=Stage("from_recordings", "", FREE, "multiple_shooting", {"starts": 3}),
     experiments=(Experiment("pushed", pushed, 100),),
-    measurement=two_points,
-    first_state=at_rest,
+    recorded=Recorded(two_points),
+    initial=InitialState(at_rest),
 )
 HERE = "test_sysid_script"
 SYSTEM = System(

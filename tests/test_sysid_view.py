@@ -130,7 +130,7 @@ def test_a_cameras_pose_is_found() -> None:
     values = in_space().function(np.repeat(recording.values, 2, axis=1))
     seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
     camera = Sensor(noise=1e-3, turn=0.05, tilt=-0.03, scale=1.02)
-    made = camera(seen, Spring(), Procedure(stages=(), markers=None), np.random.default_rng(0))
+    made = camera(seen, Spring(), Procedure(stages=()), np.random.default_rng(0))
     found = single_shooting(problem(TrajectorySet((made,)), free=POSE[:3], start=GROUND_TRUTH, measurement=in_space()))
     for name, value in (("turn", 0.05), ("tilt", -0.03), ("scale", 1.02)):
         low, high = found.intervals[name]

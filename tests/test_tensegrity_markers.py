@@ -30,16 +30,16 @@ def seen(name: str, sensor: Sensor, *, steps: int, seed: int = 0) -> Trajectory:
 
 
 def test_flights_and_throws_are_told_apart() -> None:
-    assert PROCEDURE.experiment_of is not None
+    assert PROCEDURE.recorded.experiment_of is not None
     for name in ("air", "throws"):
-        assert PROCEDURE.experiment_of(ROBOT, seen(name, SENSORS["lab"], steps=1500)) == name
+        assert PROCEDURE.recorded.experiment_of(ROBOT, seen(name, SENSORS["lab"], steps=1500)) == name
     rolls = seen("throws", SENSORS["lab"], steps=1500)
     driven = replace(rolls, controls=np.random.default_rng(0).uniform(-1.0, 1.0, rolls.controls.shape))
-    assert PROCEDURE.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
+    assert PROCEDURE.recorded.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
     flight = seen("air", SENSORS["lab"], steps=1500)
     middle = np.nanmedian(flight.values, axis=0)
     small = replace(flight, values=middle + 0.25 * (flight.values - middle))  # a robot a quarter as large, or driven as little
-    assert PROCEDURE.experiment_of(ROBOT, small) == "air"
+    assert PROCEDURE.recorded.experiment_of(ROBOT, small) == "air"
 
 
 def test_rods_that_meet_are_remarked_on() -> None:
@@ -49,9 +49,9 @@ def test_rods_that_meet_are_remarked_on() -> None:
     d = np.array([[0.5, 1.0, 0.2], [1.0, 0.3, 0.0], [3.0, 0.0, 1.0]])
     np.testing.assert_allclose(_apart(a, b, c, d), [0.2, 0.3, 1.0], atol=1e-12)
     flight = seen("air", SENSORS["lab"], steps=1500)
-    assert PROCEDURE.remark is not None and PROCEDURE.remark(ROBOT, flight) == ""
+    assert PROCEDURE.recorded.remark is not None and PROCEDURE.recorded.remark(ROBOT, flight) == ""
     close = replace(flight, values=0.1 * flight.values)
-    assert "rods meet in 100 % of the frames" in PROCEDURE.remark(ROBOT, close)
+    assert "rods meet in 100 % of the frames" in PROCEDURE.recorded.remark(ROBOT, close)
 
 
 @pytest.mark.parametrize(

@@ -471,7 +471,7 @@ def from_markers(seconds=2.0, sensor=SENSORS["camera"]):
         start=true.replace(**GUESS),
         measurement=measurement(simulator, names),
         initial_state=first_state(simulator, names),
-        driven=PROCEDURE.driven,
+        driven=PROCEDURE.initial.driven,
     )
     return simulator, given.with_estimated_noise(), true
 

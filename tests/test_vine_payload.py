@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import brentq
 
 from softgym_envs.core.errors import OptionError, StructureError
+from softgym_envs.core.procedure import StageData
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.data.recordings import read_recordings
 from softgym_envs.systems.vine.dynamics import VineSimulator
@@ -162,8 +163,9 @@ def test_stiffness_and_base_come_from_markers_at_two_loads(tmp_path):
         names = "time [s],marker0.x [mm],marker0.y [mm],marker1.x [mm],marker1.y [mm],control:load [g]"
         files.append(tmp_path / f"{load}.csv")
         np.savetxt(files[-1], rows, fmt="%.5f", delimiter=",", header=names, comments="")
-    runs = [PROCEDURE.infer_controls(simulator, run.for_timestep(1e-3)) for run in read_recordings(files)]
-    stage = replace(PROCEDURE.from_recordings, free=("bending_stiffness", "base_turn"), free_initial=False, free_motion=True)
+    runs = [PROCEDURE.recorded.infer_controls(simulator, run.for_timestep(1e-3)) for run in read_recordings(files)]
+    data = StageData(free_initial=False, free_motion=True)
+    stage = replace(PROCEDURE.from_recordings, free=("bending_stiffness", "base_turn"), data=data)
     problem = stage_problem(PROCEDURE, stage, simulator, TrajectorySet(tuple(runs)), start=initial_guess)
     result = single_shooting(problem)
     assert result.converged

@@ -45,7 +45,7 @@ from scipy.stats import t as student
 
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
-from softgym_envs.core.procedure import Stage
+from softgym_envs.core.procedure import Stage, StageData
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.data.recordings import read_csv
 from softgym_envs.systems.vine import VineParameters
@@ -145,7 +145,7 @@ def judged_by_sysid(
     runs = [read_csv(to_csv(r, folder / f"{r.name}.csv")).for_timestep(simulator.dt) for r in releases]
     data = TrajectorySet(tuple(infer_controls(simulator, run) for run in runs))
     options = {"starts": 1, "errors": "clustered", "levenberg": {"cost_tolerance": 1e-6, "max_iterations": 15}}
-    stage = Stage("released", "", free, "single_shooting", options, free_motion=True, free_initial=False)
+    stage = Stage("released", "", free, "single_shooting", options, data=StageData(free_motion=True, free_initial=False))
     begun = {f"{r.name}.csv": start_state(simulator, r.paths[0], s) for r, s in zip(releases, starts, strict=True)}
     problem = stage_problem(
         PROCEDURE, stage, simulator, data, start=parameter_values, initial_state=lambda run: begun[str(run.metadata["source"])]

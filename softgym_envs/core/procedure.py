@@ -101,6 +101,52 @@ class Experiment:
 
 
 @dataclass(frozen=True)
+class StageSimulator:
+    """Simulator of a stage."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the simulator that are changed for this stage."""
+    adapt: Callable[[Any], Any] | None = None
+    """Simulator -> the simulator to fit, if the new value of a field depends on others."""
+    instead: Callable[[Any], Any] | None = None
+    """Simulator (not adapted) -> an alternative, whose fit is used if it explains the data and this one's does not; an equal
+    simulator is no alternative."""
+
+
+@dataclass(frozen=True)
+class StageData:
+    """Recordings of a stage, as they are fitted."""
+
+    prepare: Callable[[Any, Trajectory], Trajectory] | None = None
+    """(adapted simulator, recording) -> the recording as that simulator follows it."""
+    window: float | None = None
+    """Duration [s] from the start of every recording that is used; None: all."""
+    free_initial: bool | None = None
+    """Whether initial states are unknowns; None: as `FitProblem` does."""
+    free_motion: bool = False
+    """Whether the recordings are throws or releases: controls may be constant."""
+    noise: Mapping[str, float] = field(default_factory=dict)
+    """Pattern of column names -> standard deviation [SI], the first match counts; empty: estimated."""
+    noise_known: bool = False
+    """Whether columns are weighted by the noise estimated from their third differences, not by the residuals of a fit."""
+
+
+@dataclass(frozen=True)
+class Causes:
+    """Parameters that a stage frees to find out what its fit lacks, or what it hides."""
+
+    candidates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Cause in words -> parameters of recordings or robot, freed where a fit does not explain its data, to name the cause."""
+    untried: Callable[[Any], str] | None = None
+    """Simulator -> what else the system can model, in words ("" for nothing), reported if none of the candidate causes is the
+    cause."""
+    idle_without: Mapping[str, str] = field(default_factory=dict)
+    """Assumed constant -> constant that must not be zero for it to act: gravity's direction, say, needs gravity."""
+    doubtful: tuple[str, ...] = ()
+    """Parameters that are fixed though rarely measured: freed if a fit explains its data, to see what depends on them."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """One group of parameters, fitted with all others fixed ([Wang2020] IV-D)."""
 
@@ -114,38 +160,13 @@ class Stage:
     """Name in `sysid.fitting.METHODS`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the method; a mapping where the option is a dataclass."""
-    simulator: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the simulator that are changed for this stage."""
     begin: Mapping[str, float] | Callable[[Parameters], Mapping[str, float]] = field(default_factory=dict)
     """Start values of parameters, whatever was found before: with them the robot moves so little that a fit can follow it."""
-    adapt: Callable[[Any], Any] | None = None
-    """Simulator -> the simulator to fit, if the new value of a field depends on others."""
-    instead: Callable[[Any], Any] | None = None
-    """Simulator (not adapted) -> an alternative, whose fit is used if it explains the data and this one's does not; an equal
-    simulator is no alternative."""
-    prepare: Callable[[Any, Trajectory], Trajectory] | None = None
-    """(adapted simulator, recording) -> the recording as that simulator follows it."""
-    free_initial: bool | None = None
-    """Whether initial states are unknowns; None: as `FitProblem` does."""
-    free_motion: bool = False
-    """Whether the recordings are throws or releases: controls may be constant."""
-    window: float | None = None
-    """Duration [s] from the start of every recording that is used; None: all."""
-    noise: Mapping[str, float] = field(default_factory=dict)
-    """Pattern of column names -> standard deviation [SI], the first match counts; empty: estimated."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Pattern of free parameters -> (mean, standard deviation) of their prior [their unit], the first match counts."""
-    candidate_causes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Cause in words -> parameters of recordings or robot, freed where a fit does not explain its data, to name the cause."""
-    untried: Callable[[Any], str] | None = None
-    """Simulator -> what else the system can model, in words ("" for nothing), reported if none of the candidate causes is the
-    cause."""
-    idle_without: Mapping[str, str] = field(default_factory=dict)
-    """Assumed constant -> constant that must not be zero for it to act: gravity's direction, say, needs gravity."""
-    doubtful: tuple[str, ...] = ()
-    """Parameters that are fixed though rarely measured: freed if a fit explains its data, to see what depends on them."""
-    noise_known: bool = False
-    """Whether columns are weighted by the noise estimated from their third differences, not by the residuals of a fit."""
+    simulator: StageSimulator = field(default_factory=StageSimulator)
+    data: StageData = field(default_factory=StageData)
+    causes: Causes = field(default_factory=Causes)
 
     def free_of(self, simulator: Simulator) -> tuple[str, ...]:
         """Parameters that are fitted with this simulator."""
@@ -171,22 +192,85 @@ class Stage:
         Raises:
             DataError: No pattern fits a column.
         """
-        if not self.noise:
+        if not self.data.noise:
             return None
         found = {}
         for name in names:
-            value = next((std for pattern, std in self.noise.items() if fnmatchcase(name, pattern)), None)
+            value = next((std for pattern, std in self.data.noise.items() if fnmatchcase(name, pattern)), None)
             if value is None:
-                raise DataError(f"stage {self.name!r} says no noise of column {name!r}; it does of {', '.join(self.noise)}")
+                raise DataError(
+                    f"stage {self.name!r} says no noise of column {name!r}; it does of {', '.join(self.data.noise)}"
+                )
             found[name] = value
         return found
 
     def of(self, recordings: TrajectorySet) -> TrajectorySet:
         """The recordings that this stage fits, cut to its window."""
         chosen = tuple(t for t in recordings if t.metadata.get(EXPERIMENT, "") == self.experiment)
-        if self.window is None:
+        if self.data.window is None:
             return TrajectorySet(chosen)
-        return TrajectorySet(tuple(t.window(t.times[0], t.times[0] + self.window) for t in chosen))
+        return TrajectorySet(tuple(t.window(t.times[0], t.times[0] + self.data.window) for t in chosen))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Physics steps of fits."""
+
+    longest: float | None = None
+    """Longest physics step [s] for fits to files of a laboratory or a camera; None: the simulator's own."""
+    driven: float | None = None
+    """Longest physics step [s] for recordings whose controls change; None: `longest`."""
+    finer: Callable[[Any], Any] | None = None
+    """Simulator -> the same robot in finer steps, to check whether its step is why data are not explained; None: no check."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How recordings of a laboratory show the system."""
+
+    measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
+    """(simulator, names of all recorded columns) -> measurement of those that are not state entries; None if there are none."""
+    markers: Callable[[Any], tuple[str, ...]] | None = None
+    """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
+    infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
+    """(simulator, recording) -> the recording with controls; unchanged if it has some or none can be inferred."""
+    experiment_of: Callable[[Any, Trajectory], str] | None = None
+    """(simulator, recording of a laboratory) -> its experiment, "" if it cannot be determined; None: it never can."""
+    remark: Callable[[Any, Trajectory], str] | None = None
+    """(simulator, recording of a laboratory) -> what speaks against fitting it with this model, in words; "" if nothing."""
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """What is known of the state where a recording, or a segment of it, begins."""
+
+    guess: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
+    """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
+    known: tuple[str, ...] = ()
+    """Patterns of tangent coordinates that are not fitted: known from `guess` when a recording begins, or unimportant."""
+    driven: tuple[str, ...] = ()
+    """Patterns of state entries that only commands drive, whatever the robot does: not fitted within a recording."""
+    carried: tuple[str, ...] = ()
+    """Patterns of state entries among `known` that matter: a segment takes them over from the prediction before it."""
+
+
+@dataclass(frozen=True)
+class MethodData:
+    """What single methods need, or use, of the system."""
+
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Method -> options that suit this system better than the method's own, for methods that no stage uses."""
+    complementarity: Callable[[Any, int], ComplementarityForm] | None = None
+    """(simulator, physics steps of which every row takes a multiple) -> its step for `sysid.mpec`, or a coarser one's."""
+    program: Callable[[Any, tuple[str, ...]], Program] | None = None
+    """(simulator, names of all recorded columns) -> the problem that `sysid.simultaneous` fits."""
+    choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
+    """Choice of our engine in words -> (share, simulator -> the same robot with that share more or less of it). Intervals of
+    `innovations` reach as far as none of it would change the parameters, and a diagnostic names these."""
+    alike: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
+    """Parts that our engine assumes to be equal, and how much they may differ, in words -> (standard deviation of the logarithm
+    of their factors, simulator -> the same robot with a factor for each, None if it has them). A diagnostic of `innovations`
+    names the parameters that this changes; intervals are for equal parts."""
 
 
 @dataclass(frozen=True)
@@ -209,45 +293,12 @@ class Procedure:
     """Stages that are fitted only if named (`identify --stage`)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Structural choices of our engine that describe recordings best; `identify` uses them unless the user gives others."""
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Method -> options that suit this system better than the method's own, for methods that no stage uses."""
     initial_guess: Mapping[str, float] | Callable[[Any], Mapping[str, float]] = field(default_factory=dict)
     """Parameters before identification, as from a data sheet, or simulator -> these; the others have their defaults."""
-    longest_step: float | None = None
-    """Longest physics step [s] for fits to files of a laboratory or a camera; None: the simulator's own."""
-    driven_step: float | None = None
-    """Longest physics step [s] for recordings whose controls change; None: `longest_step`."""
-    measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
-    """(simulator, names of all recorded columns) -> measurement of those that are not state entries; None if there are none."""
-    first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
-    """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
-    experiment_of: Callable[[Any, Trajectory], str] | None = None
-    """(simulator, recording of a laboratory) -> its experiment, "" if it cannot be determined; None: it never can."""
-    remark: Callable[[Any, Trajectory], str] | None = None
-    """(simulator, recording of a laboratory) -> what speaks against fitting it with this model, in words; "" if nothing."""
-    known_initial: tuple[str, ...] = ()
-    """Patterns of tangent coordinates that are not fitted: known from `first_state` when a recording begins, or unimportant."""
-    driven: tuple[str, ...] = ()
-    """Patterns of state entries that only commands drive, whatever the robot does: not fitted within a recording."""
-    carried: tuple[str, ...] = ()
-    """Patterns of state entries among `known_initial` that matter: a segment takes them over from the prediction before it."""
-    markers: Callable[[Any], tuple[str, ...]] | None = None
-    """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
-    finer: Callable[[Any], Any] | None = None
-    """Simulator -> the same robot in finer steps, to check whether its step is why data are not explained; None: no check."""
-    choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
-    """Choice of our engine in words -> (share, simulator -> the same robot with that share more or less of it). Intervals of
-    `innovations` reach as far as none of it would change the parameters, and a diagnostic names these."""
-    alike: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
-    """Parts that our engine assumes to be equal, and how much they may differ, in words -> (standard deviation of the logarithm
-    of their factors, simulator -> the same robot with a factor for each, None if it has them). A diagnostic of `innovations`
-    names the parameters that this changes; intervals are for equal parts."""
-    infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
-    """(simulator, recording) -> the recording with controls; unchanged if it has some or none can be inferred."""
-    complementarity: Callable[[Any, int], ComplementarityForm] | None = None
-    """(simulator, physics steps of which every row takes a multiple) -> its step for `sysid.mpec`, or a coarser one's."""
-    program: Callable[[Any, tuple[str, ...]], Program] | None = None
-    """(simulator, names of all recorded columns) -> the problem that `sysid.simultaneous` fits."""
+    steps: Steps = field(default_factory=Steps)
+    recorded: Recorded = field(default_factory=Recorded)
+    initial: InitialState = field(default_factory=InitialState)
+    methods: MethodData = field(default_factory=MethodData)
 
     def __post_init__(self) -> None:
         for what, named in (("stages", self.all_stages), ("experiments", self.experiments)):
@@ -263,14 +314,14 @@ class Procedure:
         return dict(self.initial_guess(simulator) if callable(self.initial_guess) else self.initial_guess)
 
     def step_of(self, period: float, own: float, *, driven: bool = False) -> float:
-        """Longest physics step [s] that divides a period evenly, at most `longest_step`, or else the simulator's own.
+        """Longest physics step [s] that divides a period evenly, at most `Steps.longest`, or else the simulator's own.
 
         Args:
             period: Period of rows [s].
             own: The simulator's physics step [s].
-            driven: Whether controls change: then at most `driven_step`.
+            driven: Whether controls change: then at most `Steps.driven`.
         """
-        return part_of(period, (self.driven_step if driven else None) or self.longest_step or own)
+        return part_of(period, (self.steps.driven if driven else None) or self.steps.longest or own)
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:
@@ -380,12 +431,12 @@ class Procedure:
 
 
 def in_usual_steps(simulator: Any) -> Any:
-    """Copy of the robot in its engine's usual steps, in which it may have been simulated; see `Stage.instead`."""
+    """Copy of the robot in its engine's usual steps, in which it may have been simulated; see `StageSimulator.instead`."""
     return replace(simulator, dt=type(simulator).dt)
 
 
 def in_half_steps(simulator: Any) -> Any:
-    """Copy of the robot in half of the simulator's step; see `Procedure.finer`."""
+    """Copy of the robot in half of the simulator's step; see `Steps.finer`."""
     return replace(simulator, dt=0.5 * simulator.dt)
 
 

@@ -216,9 +216,9 @@ def markers_of(recording: Trajectory, simulator: Any, procedure: Procedure) -> T
         DataError: A camera would see nothing.
     """
     full = set(simulator.state_names) <= set(recording.names)
-    if full and procedure.markers is not None and procedure.measurement is not None:
-        names = procedure.markers(simulator)
-        measurement = procedure.measurement(simulator, names)
+    if full and procedure.recorded.markers is not None and procedure.recorded.measurement is not None:
+        names = procedure.recorded.markers(simulator)
+        measurement = procedure.recorded.measurement(simulator, names)
         if measurement is not None:
             values = measurement.function(recording.select(simulator.state_names).values)
             return replace(recording, values=values, names=measurement.names, units=("m",) * len(measurement.names))

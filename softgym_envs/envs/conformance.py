@@ -132,8 +132,9 @@ def procedure(found: System, recording: Collection[str], methods: Collection[str
         said = f"{found.procedure}, stage {stage.name!r}"
         require(not methods or stage.method in methods, f"{said}: method {stage.method!r}; there are {', '.join(methods)}")
         named = {
-            "free": stage.free_of(engine), "candidate_causes": chain(*stage.candidate_causes.values()),
-            "doubtful": stage.doubtful, "begin": stage.begin_of(default), "idle_without": chain(*stage.idle_without.items()),
+            "free": stage.free_of(engine), "begin": stage.begin_of(default),
+            "candidate_causes": chain(*stage.causes.candidates.values()), "doubtful": stage.causes.doubtful,
+            "idle_without": chain(*stage.causes.idle_without.items()),
         }  # fmt: skip
         for what, names in named.items():
             wrong = [name for name in names if name not in known]

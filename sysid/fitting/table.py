@@ -66,7 +66,7 @@ class Method:
 
     def check(self, procedure: Procedure) -> None:
         """Raise `OptionError` if the system does not offer what the method needs."""
-        if self.needs and getattr(procedure, self.needs) is None:
+        if self.needs and getattr(procedure.methods, self.needs) is None:
             raise OptionError(f"{self.name} does not suit this system: it offers {OFFERS[self.needs]}")
 
     def fit(self, problem: FitProblem, options: Any = None, procedure: Procedure | None = None) -> FitResult:
@@ -109,13 +109,13 @@ def _made(method: str, kind: type[Any], given: Any) -> Any:
 
 
 def _mpec(problem: FitProblem, options: MpecOptions, procedure: Procedure) -> FitResult:
-    assert procedure.complementarity is not None
-    return mpec(problem, procedure.complementarity(problem.simulator, problem.shared_steps), options)
+    assert procedure.methods.complementarity is not None
+    return mpec(problem, procedure.methods.complementarity(problem.simulator, problem.shared_steps), options)
 
 
 def _simultaneous(problem: FitProblem, options: SimultaneousOptions, procedure: Procedure) -> FitResult:
-    assert procedure.program is not None
-    program = procedure.program(problem.simulator, problem.split.train.names)
+    assert procedure.methods.program is not None
+    program = procedure.methods.program(problem.simulator, problem.split.train.names)
     chosen = tuple(program.names.index(name) for name in problem.column_names)
     return simultaneous(problem, program.form, options, observe=chosen_outputs(program.observe, chosen))
 
@@ -161,7 +161,7 @@ METHODS: dict[str, Method] = {
             "innovations",
             "a recording that the model follows, with the noise of measured inputs",
             InnovationOptions,
-            lambda p, o, procedure: innovations(p, o, procedure.choices, procedure.alike),
+            lambda p, o, procedure: innovations(p, o, procedure.methods.choices, procedure.methods.alike),
             known_noise=True,
         ),
     )

@@ -39,11 +39,11 @@ def blamed(
 
     `say` is called with a line before every try.
     """
-    if result.explained or procedure.finer is None or not result.usable:
+    if result.explained or procedure.steps.finer is None or not result.usable:
         return result
     simulator, again, misfit = problem.simulator, result, np.inf
     for _ in range(MOST):
-        simulator, misfit = procedure.finer(simulator), again.misfit
+        simulator, misfit = procedure.steps.finer(simulator), again.misfit
         say(f"the model does not explain the data; trying steps of {simulator.dt:g} s")
         start = simulator.default_parameters.replace(
             **{name: getattr(again.parameters, name) for name in again.parameters.names()}

@@ -107,9 +107,9 @@ class Job:
         method_of("mpec").check(procedure)
         if len(recordings) > 1:
             raise OptionError(f"`online` follows one recording; there are {len(recordings)}: give one")
-        assert procedure.complementarity is not None
+        assert procedure.methods.complementarity is not None
         problem = self.problem(procedure, replace(self, method="mpec").chosen(procedure), simulator, recordings)
-        return online(problem, procedure.complementarity(problem.simulator, problem.shared_steps)), simulator
+        return online(problem, procedure.methods.complementarity(problem.simulator, problem.shared_steps)), simulator
 
     def say(self, note: str) -> None:
         """Keep a note, and announce it."""
@@ -148,11 +148,11 @@ class Job:
         if self.stage is None and not set(found[0].names) <= set(simulator.state_names):
             procedure = self._filmed(procedure.by_camera, all_recognised(_experiments_of(procedure, simulator, found)))
         found = self._labelled(procedure, simulator, found)
-        if procedure.remark is not None:
-            for told in sorted({procedure.remark(simulator, t) for t in found} - {""}):
+        if procedure.recorded.remark is not None:
+            for told in sorted({procedure.recorded.remark(simulator, t) for t in found} - {""}):
                 self.say(f"note: {told}")
-        if procedure.infer_controls is not None:
-            found = tuple(procedure.infer_controls(simulator, t) for t in found)
+        if procedure.recorded.infer_controls is not None:
+            found = tuple(procedure.recorded.infer_controls(simulator, t) for t in found)
         if self.free_motion:
             found = tuple(t if t.control_names else _undriven(simulator, t) for t in found)
         return procedure, simulator, TrajectorySet(tuple(in_order_of(found[0], t) for t in found))
@@ -184,7 +184,7 @@ class Job:
         if method.name != stage.method:
             options = {name: value for name, value in options.items() if method.takes(name)}
             more = {"starts": 3} if method.takes("starts") else {}
-            options = {**more, **options, **procedure.settings.get(method.name, {})}
+            options = {**more, **options, **procedure.methods.settings.get(method.name, {})}
         seed = {} if self.seed is None else {"seed": self.seed}
         for name, value in {**seed, **self.settings}.items():
             nested = isinstance(value, Mapping) and isinstance(options.get(name), Mapping)
@@ -193,11 +193,11 @@ class Job:
             raise OptionError("box needs `noise`, and the method mpec: it is a bound of that noise")
         options = self._limited(method.name, options)
         method.settings(options)
-        kept = {name: value for name, value in stage.simulator.items() if name not in self.options}
-        free_motion = stage.free_motion or self.free_motion
-        return replace(
-            stage, method=method.name, options=options, free=self.free or stage.free, simulator=kept, free_motion=free_motion
-        )
+        kept = {name: value for name, value in stage.simulator.changes.items() if name not in self.options}
+        simulator = replace(stage.simulator, changes=kept)
+        data = replace(stage.data, free_motion=stage.data.free_motion or self.free_motion)
+        free = self.free or stage.free
+        return replace(stage, method=method.name, options=options, free=free, simulator=simulator, data=data)
 
     def _own(self, procedure: Procedure) -> Stage:
         """The stage as the procedure has it."""
@@ -399,7 +399,7 @@ def _undriven(simulator: Simulator, recording: Trajectory) -> Trajectory:
 
 def _experiments_of(procedure: Procedure, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> list[str]:
     """Experiment of every recording: as stated or recognised; "" if unknown."""
-    tell = procedure.experiment_of or (lambda *_: "")
+    tell = procedure.recorded.experiment_of or (lambda *_: "")
     return [recording.metadata.get(EXPERIMENT) or tell(simulator, recording) for recording in recordings]
 
 
@@ -423,7 +423,9 @@ def _tells_more(procedure: Procedure, simulator: Simulator) -> bool:
     if procedure.from_recordings is None or len(procedure.stages) > 1:
         return False
     own, from_recordings = procedure.stages[0], procedure.from_recordings
-    return from_recordings.adapt is not None or not set(own.free_of(simulator)) <= set(from_recordings.free_of(simulator))
+    return from_recordings.simulator.adapt is not None or not set(own.free_of(simulator)) <= set(
+        from_recordings.free_of(simulator)
+    )
 
 
 def unused(problem: FitProblem, recordings: TrajectorySet) -> str:

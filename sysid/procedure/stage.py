@@ -133,7 +133,7 @@ def _asked(
         changed = changes(problem.simulator, other.problem.simulator)
         return other._replace(result=other.result.with_diagnostic("other_simulator", "note", changed=changed))
     search = Search(diagnose, time.process_time() - begun, say)
-    finer = procedure.finer is not None and not result.explained
+    finer = procedure.steps.finer is not None and not result.explained
     if suspicious(problem, result):
         result = search.tried("other labels", lambda: unmasked(problem, result)) or result
     by_step = result
@@ -154,9 +154,9 @@ def _asked(
         return used.fit(given, used.settings({**given_too, **once}), procedure)
 
     unable = () if method.views or method.repeated else RecordingParameters.names()
-    idle = {name for name, other in stage.idle_without.items() if not float(problem.given(other))}
-    candidate_causes = {words: names for words, names in stage.candidate_causes.items() if not set(names) & {*unable, *idle}}
-    untried = "" if stage.untried is None else stage.untried(problem.simulator)
+    idle = {name for name, other in stage.causes.idle_without.items() if not float(problem.given(other))}
+    candidate_causes = {words: names for words, names in stage.causes.candidates.items() if not set(names) & {*unable, *idle}}
+    untried = "" if stage.causes.untried is None else stage.causes.untried(problem.simulator)
     result = candidate(
         candidate_causes,
         again,
@@ -168,7 +168,7 @@ def _asked(
         onward=again,
         untried=untried,
     )
-    result = conditional(stage.doubtful, partial(again, from_there=result), problem, result, search)
+    result = conditional(stage.causes.doubtful, partial(again, from_there=result), problem, result, search)
     if search.skipped:
         result = result.with_diagnostic("not_searched", "note", ", ".join(search.skipped))
     return Fitted(problem, result)
@@ -207,9 +207,9 @@ def _otherwise(
     procedure: Procedure, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
 ) -> Fitted | None:
     """The fit in the stage's other simulator, if this result does not explain the data; no checkpoint is written."""
-    if result.explained or stage.instead is None:
+    if result.explained or stage.simulator.instead is None:
         return None
-    method, simulator = method_of(stage.method), stage.instead(problem.before or problem.simulator)
+    method, simulator = method_of(stage.method), stage.simulator.instead(problem.before or problem.simulator)
     if not changes(problem.simulator, simulator):
         return None
     say("the model does not explain the data; trying the stage's other simulator")

@@ -33,6 +33,7 @@ def stage_problem(
         DataError: No recording is of the stage's experiment, or they cannot be used.
         OptionError: The simulator has no field that the stage changes.
     """
+    recorded, initial = procedure.recorded, procedure.initial
     split = data if isinstance(data, DataSplit) else DataSplit(data, TrajectorySet(()), TrajectorySet(()))
     if not len(split.train):
         raise DataError("no recording is left to fit: validation and test take them all")
@@ -42,29 +43,29 @@ def stage_problem(
         raise DataError(
             f"stage {stage.name!r} needs recordings of {stage.experiment!r}; there are some of {there}: record more"
         )
-    before = simulator = changed(simulator, stage.simulator)
-    if stage.adapt is not None:
-        simulator = stage.adapt(simulator)
-    if stage.prepare is not None:
-        train, validation, test = (_prepared(stage.prepare, simulator, part) for part in (train, validation, test))
+    before = simulator = changed(simulator, stage.simulator.changes)
+    if stage.simulator.adapt is not None:
+        simulator = stage.simulator.adapt(simulator)
+    if stage.data.prepare is not None:
+        train, validation, test = (_prepared(stage.data.prepare, simulator, part) for part in (train, validation, test))
     columns = more.get("measured") or train.names
     known = set(columns) <= set(simulator.state_names)
-    measurement = None if known or procedure.measurement is None else procedure.measurement(simulator, train.names)
-    if measurement is None and procedure.markers is not None and not set(columns) & set(simulator.state_names):
-        there, seen = (", ".join(names[:6]) + ", ..." * (len(names) > 6) for names in (columns, procedure.markers(simulator)))
+    measurement = None if known or recorded.measurement is None else recorded.measurement(simulator, train.names)
+    if measurement is None and recorded.markers is not None and not set(columns) & set(simulator.state_names):
+        there, seen = (", ".join(names[:6]) + ", ..." * (len(names) > 6) for names in (columns, recorded.markers(simulator)))
         raise DataError(f"missing columns: the recordings hold {there}; a camera's are named {seen}: rename them")
-    first = procedure.first_state and procedure.first_state(simulator, measurement.names if measurement else tuple(columns))
+    first = initial.guess and initial.guess(simulator, measurement.names if measurement else tuple(columns))
     if measurement is not None and more.get("measured"):
         measurement = measurement.select(_known(columns, measurement.names))
     free = more.get("free") or stage.free_of(simulator)
     fields: dict[str, Any] = {
         "free": free, "start": start, "measurement": measurement, "initial_state": first,
-        "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
-        "prior": stage.prior_of(free), "known_initial": procedure.known_initial, "driven": procedure.driven,
-        "carried": procedure.carried, "candidate_causes": stage.candidate_causes, "before": before,
+        "noise": stage.noise_of(train.names), "free_motion": stage.data.free_motion, "free_initial": stage.data.free_initial,
+        "prior": stage.prior_of(free), "known_initial": initial.known, "driven": initial.driven,
+        "carried": initial.carried, "candidate_causes": stage.causes.candidates, "before": before,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
-    return problem.with_estimated_noise() if stage.noise_known and problem.noise is None else problem
+    return problem.with_estimated_noise() if stage.data.noise_known and problem.noise is None else problem
 
 
 def guarded(problem: FitProblem) -> FitProblem:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.objective import Objective
 from ...core.parameters import Parameters
-from ...core.procedure import Experiment, Procedure, Stage, in_usual_steps
+from ...core.procedure import Causes, Experiment, Procedure, Stage, StageData, StageSimulator, Steps, in_usual_steps
 from ...core.scenario import Scenario
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
@@ -82,7 +82,7 @@ CANDIDATE_CAUSES = {
     "another zero of the angle's sensor": ("angle_offset",),
     "another gain of the angle's sensor": ("angle_gain",),
 }
-"""See `Stage.candidate_causes`."""
+"""See `Causes.candidates`."""
 REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.002)
 """Bring the elbow to 1.5 rad and to rest."""
 
@@ -97,12 +97,12 @@ PROCEDURE = Procedure(
         unknown,
         "multiple_shooting",
         {"near": 20},
-        free_initial=True,
-        candidate_causes=CANDIDATE_CAUSES,
-        instead=in_usual_steps,
+        data=StageData(free_initial=True),
+        causes=Causes(CANDIDATE_CAUSES),
+        simulator=StageSimulator(instead=in_usual_steps),
     ),
     initial_guess=initial_guess,
-    longest_step=ELBOW_FIT_STEP,
+    steps=Steps(ELBOW_FIT_STEP),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.procedure import Experiment, Procedure, Stage
+from ...core.procedure import Causes, Experiment, InitialState, Procedure, Recorded, Stage, StageData
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .experiments import posed, tossed
@@ -47,7 +47,7 @@ def thrown(simulator: Any, trajectory: Trajectory) -> str:
 
 
 def untried(simulator: Any) -> str:
-    """What real throws have and this model lacks; see `Stage.untried`."""
+    """What real throws have and this model lacks; see `Causes.untried`."""
     return (
         "restitution and friction that depend on speed, drag of air or plates, a table that gives way or is not level, "
         "a box of another size (--model), lengths on another scale (--free ... scale)"
@@ -58,11 +58,13 @@ STRUCK = 1.5
 """Duration of the data of stage `strike`, over that of the flight before."""
 
 
-def _stage(name: str, free: tuple[str, ...], options: dict[str, Any], **more: Any) -> Stage:
+def _stage(name: str, free: tuple[str, ...], options: dict[str, Any], prior: Any = None, **data: Any) -> Stage:
     """Stage that predicts whole recordings from the released state."""
     shared = {"loss": "robust", "errors": "clustered", "scan": False}
-    given = {"prepare": posed, "free_motion": True, "untried": untried, **more}
-    return Stage(name, "tossed", free, "single_shooting", {**shared, **options}, **given)
+    return Stage(
+        name, "tossed", free, "single_shooting", {**shared, **options}, prior=prior or {},
+        data=StageData(**{"prepare": posed, "free_motion": True, **data}), causes=Causes(untried=untried),
+    )  # fmt: skip
 
 
 def _differences(step: float) -> dict[str, Any]:
@@ -89,7 +91,6 @@ PROCEDURE = Procedure(
     experiments=(Experiment("tossed", tossed, 207, enough=207),),
     stages=(GROWN,),
     others=(STRIKE, SLID),
-    infer_controls=infer_controls,
-    first_state=released,
-    experiment_of=thrown,
+    recorded=Recorded(infer_controls=infer_controls, experiment_of=thrown),
+    initial=InitialState(released),
 )

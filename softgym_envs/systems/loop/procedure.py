@@ -13,7 +13,19 @@ import numpy as np
 
 from ...core.errors import OptionError
 from ...core.parameters import Parameters
-from ...core.procedure import Experiment, Measurement, Procedure, Stage, in_half_steps
+from ...core.procedure import (
+    Causes,
+    Experiment,
+    InitialState,
+    Measurement,
+    MethodData,
+    Procedure,
+    Recorded,
+    Stage,
+    StageData,
+    StageSimulator,
+    in_half_steps,
+)
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .links import TWIST
@@ -162,33 +174,43 @@ def unknown(simulator: Any) -> tuple[str, ...]:
 
 
 CANDIDATE_CAUSES = {"torque sensors of another gain": ("torque_gain",)}
-"""See `Stage.candidate_causes`."""
+"""See `Causes.candidates`."""
 FOLLOWED: dict[str, Any] = {
-    "prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False,
-    "candidate_causes": CANDIDATE_CAUSES,
+    "prior": {**KNOWN, **FACTORS}, "simulator": StageSimulator(adapt=held), "data": StageData(pulled, free_initial=False),
 }  # fmt: skip
 PROCEDURE = Procedure(
     experiments=(Experiment("manipulation", manipulation, round(LOOP_MAX_SECONDS / MAX_LOOP_STEP)),),
-    stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),
+    stages=(
+        Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED, causes=Causes(CANDIDATE_CAUSES)),
+    ),
     # Few recordings determine the loop's mass, but a scale does; the torques' offsets depend on it.
-    from_recordings=Stage("from_recordings", "", unknown, "innovations", FITTED, **FOLLOWED, doubtful=("loop_scale",)),
+    from_recordings=Stage(
+        "from_recordings",
+        "",
+        unknown,
+        "innovations",
+        FITTED,
+        **FOLLOWED,
+        causes=Causes(CANDIDATE_CAUSES, doubtful=("loop_scale",)),
+    ),
     initial_guess=GUESS,
-    measurement=measurement,
-    first_state=first_state,
-    infer_controls=named,
-    choices={
-        "the simulator's own step": (0.5, in_half_steps),
-        "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
-    },
-    alike={
-        f"springs that differ by {100 * UNLIKE:.0f} % (standard deviation; spring_parts in the loop's file fits each)": (
-            UNLIKE,
-            own_springs,
-        )
-    },
+    recorded=Recorded(measurement, infer_controls=named),
+    initial=InitialState(first_state),
+    methods=MethodData(
+        choices={
+            "the simulator's own step": (0.5, in_half_steps),
+            "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
+        },
+        alike={
+            f"springs that differ by {100 * UNLIKE:.0f} % (standard deviation; spring_parts in the loop's file fits each)": (
+                UNLIKE,
+                own_springs,
+            )
+        },
+    ),
 )
 PAPER = Stage(
     "paper", "", STIFFNESS, "single_shooting", {"jacobian": "differences"},
-    adapt=held, prepare=followed, free_initial=False,
+    simulator=StageSimulator(adapt=held), data=StageData(followed, free_initial=False),
 )  # fmt: skip
 """The paper's cost: the hand's position (and the angles), least squares that ignore how noise moves the model."""

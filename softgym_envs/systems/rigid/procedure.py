@@ -14,7 +14,19 @@ import numpy as np
 
 from ...core.complementarity import ComplementarityForm
 from ...core.parameters import Parameters
-from ...core.procedure import Experiment, Procedure, Stage, in_usual_steps
+from ...core.procedure import (
+    Causes,
+    Experiment,
+    InitialState,
+    MethodData,
+    Procedure,
+    Recorded,
+    Stage,
+    StageData,
+    StageSimulator,
+    Steps,
+    in_usual_steps,
+)
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .experiments import record
@@ -49,7 +61,7 @@ PARTICLE_CANDIDATE_CAUSES = {
     "another mass": ("mass",), "lengths on another scale": ("scale",), "forces that act late": ("latency",), "drag": ("drag",),
     "ground that is not level": ("tilt_x",),
 }  # fmt: skip
-"""See `Stage.candidate_causes`."""
+"""See `Causes.candidates`."""
 MIN_DEVIATIONS = 6.0
 """Standard deviations by which a speed must differ from zero: a start at rest is better guessed as such than from noise."""
 
@@ -161,28 +173,28 @@ def rounder(simulator: Any) -> Any:
     return replace(simulator, model=replace(model, num_directions=FINE_CONE_EDGES))
 
 
-def _procedure(experiment: Experiment, candidate_causes: Mapping[str, tuple[str, ...]]) -> Procedure:
+def _procedure(experiment: Experiment, candidate_causes: Mapping[str, tuple[str, ...]], **steps: float) -> Procedure:
     """Procedure of a scene; both move by themselves, so recordings with constant controls are accepted."""
+    moving, causes = StageData(free_motion=True), Causes(candidate_causes)
     return Procedure(
         experiments=(experiment,),
-        stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True, candidate_causes=candidate_causes),),
+        stages=(Stage("friction", experiment.name, frictions, "mpec", data=moving, causes=causes),),
         from_recordings=Stage(
             "from_recordings",
             "",
             frictions,
             "mpec",
             {"halve": True},
-            adapt=rounder,
-            instead=in_usual_steps,
-            free_motion=True,
-            candidate_causes=candidate_causes,
+            simulator=StageSimulator(adapt=rounder, instead=in_usual_steps),
+            data=moving,
+            causes=causes,
         ),
-        first_state=first_state,
-        infer_controls=infer_controls,
-        complementarity=complementarity,
-        finer=finer,
+        steps=Steps(finer=finer, **steps),
+        recorded=Recorded(infer_controls=infer_controls),
+        initial=InitialState(first_state),
+        methods=MethodData(complementarity=complementarity),
     )
 
 
-BLOCK = replace(_procedure(Experiment("pulled", pulled, 100), BLOCK_CANDIDATE_CAUSES), driven_step=PUSHED_STEP)
-PARTICLES = replace(_procedure(Experiment("slid", slid, 100), PARTICLE_CANDIDATE_CAUSES), longest_step=FINE_STEP)
+BLOCK = _procedure(Experiment("pulled", pulled, 100), BLOCK_CANDIDATE_CAUSES, driven=PUSHED_STEP)
+PARTICLES = _procedure(Experiment("slid", slid, 100), PARTICLE_CANDIDATE_CAUSES, longest=FINE_STEP)

@@ -17,7 +17,17 @@ from scipy.stats import theilslopes
 from ...core import lie
 from ...core.errors import DataError, OptionError
 from ...core.parameters import Parameters
-from ...core.procedure import Experiment, Measurement, Procedure, Stage
+from ...core.procedure import (
+    Causes,
+    Experiment,
+    InitialState,
+    Measurement,
+    Procedure,
+    Recorded,
+    Stage,
+    StageData,
+    StageSimulator,
+)
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .experiments import record_in_air, record_throw
@@ -86,7 +96,7 @@ def body(simulator: Any) -> tuple[str, ...]:
 
 
 def unlike_cables(simulator: Any) -> str:
-    """Property of a robot built by hand that this simulator lacks; see `Stage.untried`."""
+    """Property of a robot built by hand that this simulator lacks; see `Causes.untried`."""
     cables = () if simulator.own_cables else ("cables that are unlike each other (--option own_cables=true)",)
     return ", ".join((*cables, "rods that are (a payload on one)"))
 
@@ -326,7 +336,8 @@ _FILMED = {"loss": "robust", "jacobian": "differences"}
 _ROUGH = {**_FILMED, "reweight": 1, "scan": False, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-3}}
 _SEEN = {**_FILMED, "errors": "clustered", "halve": True, "segment_steps": 120,
          "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-5}}  # fmt: skip
-_HELD = {"fixed_rod": 0}
+_HELD = StageSimulator({"fixed_rod": 0})
+_THROWN = StageData(free_motion=True)
 _LANDED = {
     **_FILMED, "jacobian": "one_sided", "errors": "clustered", "secant": 1e-3, "grow": (5, 10, 15),
     "otherwise": (5, 7, 10, 13, 17, 21), "segment_steps": 25,
@@ -340,50 +351,52 @@ PROCEDURE = Procedure(
         Experiment("throws", throw, TENSEGRITY_MAX_STEPS, enough=ROLLS),
     ),
     stages=(
-        Stage("body", "air", BODY, "one_step", _PRECISE, simulator={"fixed_rod": 0}),
+        Stage("body", "air", BODY, "one_step", _PRECISE, simulator=_HELD),
         # Single steps shrink the stiffness by a hundred where cables differ by 2 %; predictions over 0.1 s do not.
         Stage(
             "refine", "air", body, "multiple_shooting",
-            {**_PRECISE, "segment_steps": 100}, simulator={"fixed_rod": 0}, prior=ALIKE,
-            candidate_causes={"commands that act late": ("latency",), "cables of another rest length": ("rest_length",)},
-            untried=unlike_cables,
+            {**_PRECISE, "segment_steps": 100}, simulator=_HELD, prior=ALIKE,
+            causes=Causes(
+                {"commands that act late": ("latency",), "cables of another rest length": ("rest_length",)}, unlike_cables
+            ),
         ),
         # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
         Stage(
             "search", "throws", contact_constants, "one_step", {**_ROLLED, "starts": 4, "reweight": 1},
-            free_motion=True, window=1.0,
+            data=StageData(free_motion=True, window=1.0),
         ),
-        Stage("contact", "throws", contact_constants, "multiple_shooting", {**_ROLLED, "segment_steps": 50}, free_motion=True),
+        Stage("contact", "throws", contact_constants, "multiple_shooting", {**_ROLLED, "segment_steps": 50}, data=_THROWN),
         # Over 0.05 s a mismatched robot's friction is lost in the errors of its cables; over a quarter of a second it is not.
-        Stage("rolling", "throws", contact_constants, "multiple_shooting", {**_LONG, "segment_steps": 250}, free_motion=True),
+        Stage("rolling", "throws", contact_constants, "multiple_shooting", {**_LONG, "segment_steps": 250}, data=_THROWN),
     ),
     from_markers=(
         # From the markers' first positions, fixed, with any parameters; then with the first state unknown.
         # Cables damped three times too much are unstable in steps of 1 ms: there is no prediction to improve.
-        Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
-              begin=tame),
-        Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
+        Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, begin=tame,
+              data=StageData(free_initial=False, window=1.0)),
+        Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD,
+              data=StageData(window=1.0)),
         # In a few seconds of swinging a mismatched robot diverges from any model with cables that are alike: fitted as a whole,
         # a recording of 5 s gave parameters 10 times off. Segments of a second follow it.
-        Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, noise_known=True, prior=ALIKE,
-              candidate_causes={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
-                        "cables of another rest length": ("rest_length",)}, untried=unlike_cables),
+        Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, prior=ALIKE,
+              data=StageData(noise_known=True), causes=Causes({
+                  "a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
+                  "cables of another rest length": ("rest_length",)}, unlike_cables)),
         # Poses from six frames are off by a millimetre, which looks like soft contact and hides friction: poses and velocities
         # are unknowns from the start, and segments grow. Over a quarter of a second friction shows beside the errors of a
         # mismatched robot's cables.
-        Stage("landed", "throws", contact_constants, "multiple_shooting", _LANDED,
-              free_motion=True, window=ROLLED, noise_known=True, begin=GENTLE),
+        Stage("landed", "throws", contact_constants, "multiple_shooting", _LANDED, begin=GENTLE,
+              data=StageData(free_motion=True, window=ROLLED, noise_known=True)),
     ),
     from_recordings=Stage("from_recordings", "", contact_constants, "multiple_shooting", {"segment_steps": 100, "starts": 3}),
     options={"contact": "patch"},
     initial_guess=GUESS,
-    measurement=measurement,
-    first_state=first_state,
-    experiment_of=experiment_of,
-    remark=meeting_rods,
-    known_initial=("motor*", "rod*.rz", "rod*.wz"),  # markers do not show a rod's spin about its axis
-    driven=("motor*",),
-    carried=("rod*.wz",),  # friction turns it; where it slides is seen
-    markers=markers,
+    recorded=Recorded(measurement, markers, experiment_of=experiment_of, remark=meeting_rods),
+    initial=InitialState(
+        first_state,
+        known=("motor*", "rod*.rz", "rod*.wz"),  # markers do not show a rod's spin about its axis
+        driven=("motor*",),
+        carried=("rod*.wz",),  # friction turns it; where it slides is seen
+    ),
 )  # fmt: skip
 """Fits the body from the air; contact by a search over single steps of the throws' first second, then over segments."""

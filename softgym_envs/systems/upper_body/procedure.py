@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.objective import Objective
 from ...core.parameters import Parameters
-from ...core.procedure import Experiment, Procedure, Stage, in_half_steps, in_usual_steps
+from ...core.procedure import Causes, Experiment, Procedure, Stage, StageSimulator, Steps, in_half_steps, in_usual_steps
 from ...core.scenario import Scenario
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
@@ -61,11 +61,10 @@ PROCEDURE = Procedure(
     stages=(Stage("body", "moved", FREE, "one_step"),),
     from_recordings=Stage(
         "from_recordings", "", FREE, "multiple_shooting", {"halve": True, "near": 20},
-        candidate_causes={"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)},
-        instead=in_usual_steps,
+        causes=Causes({"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)}),
+        simulator=StageSimulator(instead=in_usual_steps),
     ),
-    longest_step=BODY_FIT_STEP,
-    finer=in_half_steps,
+    steps=Steps(BODY_FIT_STEP, finer=in_half_steps),
     initial_guess={
         "upper_arm_scale": 0.8, "forearm_scale": 1.2, "payload": 0.1, "armature": 0.05, "shoulder_stiffness": 6.0,
         "elbow_stiffness": 6.0, "forearm_stiffness": 1.0, "wrist_stiffness": 1.0, "shoulder_damping": 1.0,

@@ -17,7 +17,20 @@ from scipy.stats import theilslopes
 
 from ...core.errors import DataError, MissingDependencyError, OptionError
 from ...core.parameters import Parameters
-from ...core.procedure import Experiment, Measurement, Procedure, Program, Stage
+from ...core.procedure import (
+    Causes,
+    Experiment,
+    InitialState,
+    Measurement,
+    MethodData,
+    Procedure,
+    Program,
+    Recorded,
+    Stage,
+    StageData,
+    StageSimulator,
+    Steps,
+)
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .model import VineModel
@@ -349,9 +362,10 @@ PROCEDURE = Procedure(
     stages=(
         Stage(
             "body", "pressures", BODY, "multiple_shooting",
-            {"segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30}}, noise=AGREEMENT,
-            free_initial=False,  # not a sensor's noise: states are as recorded, and fits that change them creep
-            candidate_causes={"commands that act late": ("latency",)},
+            {"segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30}},
+            # Not a sensor's noise: states are as recorded, and fits that change them creep.
+            data=StageData(noise=AGREEMENT, free_initial=False),
+            causes=Causes({"commands that act late": ("latency",)}),
         ),
     ),
     from_markers=(
@@ -360,33 +374,26 @@ PROCEDURE = Procedure(
         Stage(
             "seen", "pressures", (*BODY, "base_turn", "tip_mass", "drag"), "multiple_shooting",
             {"segment_steps": 125, "shorter": 20, "loss": "robust", "errors": "clustered", "levenberg": _PATIENT},
-            prior={"base_turn": (0.0, BY_EYE), "tip_mass": UNWEIGHED, "drag": DRAG}, noise_known=True,
-            candidate_causes={"frames or commands that are late": ("latency",)},
+            prior={"base_turn": (0.0, BY_EYE), "tip_mass": UNWEIGHED, "drag": DRAG},
+            data=StageData(noise_known=True),
+            causes=Causes({"frames or commands that are late": ("latency",)}),
         ),
     ),
     from_recordings=Stage(
         "from_recordings", "", TUBE, "single_shooting",
         {"starts": 3, "halve": True, "near": 24, "loss": "robust", "levenberg": {"cost_tolerance": 1e-6}},
-        simulator={"bending": "linear"},
-        instead=wrinkling,
-        candidate_causes={
+        simulator=StageSimulator({"bending": "linear"}, instead=wrinkling),
+        causes=Causes({
             "another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",),
             "dry friction in the body": ("bending_friction",), "lengths on another scale": ("scale",),
             "gravity from another side": ("gravity_angle",),
-        },
-        idle_without={"gravity_angle": "gravity"},
-        doubtful=("drag",),
+        }, idle_without={"gravity_angle": "gravity"}, doubtful=("drag",)),
     ),
-    settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s
     initial_guess=GUESS,
-    remark=misplaced,
-    longest_step=MAX_FRAME_STEP,
-    measurement=measurement,
-    first_state=first_state,
-    driven=("left*", "right*"),
-    markers=markers,
-    infer_controls=infer_controls,
-    program=program,
+    steps=Steps(MAX_FRAME_STEP),
+    recorded=Recorded(measurement, markers, infer_controls, remark=misplaced),
+    initial=InitialState(first_state, driven=("left*", "right*")),
+    methods=MethodData({"simultaneous": {"tau": 1e-2, "factor": 1e-2}}, program=program),  # pairs of N and m/s
 )  # fmt: skip
 """Fits bending and muscles to segments of a second; to a camera's points over 1.25 s, with the clamp's heading, drag and the
 mass at the tip; to a laboratory's points, only bending."""
