@@ -105,11 +105,7 @@ def find_pushes(row: int, reach: wp.float64, world: World, state: wp.array2d(dty
 
 
 @wp.func
-def push_matrix(
-    row: int,
-    count: int,
-    work: Workspace,
-):
+def push_matrix(row: int, count: int, work: Workspace):
     """W = L M^-1 L' on the constraints' tangent space."""
     covariance = MotionCovariance()
     done = int(0)
@@ -137,11 +133,7 @@ def push_matrix(
 
 
 @wp.func
-def apply_pushes(
-    row: int,
-    count: int,
-    work: Workspace,
-):
+def apply_pushes(row: int, count: int, work: Workspace):
     """Add impulses to the links' feedback."""
     last = int(count - 1)
     p = wp.vec3d(_zero, _zero, _zero)
@@ -164,11 +156,7 @@ def apply_pushes(
 
 
 @wp.func
-def solve_pushes(
-    row: int,
-    count: int,
-    work: Workspace,
-):
+def solve_pushes(row: int, count: int, work: Workspace):
     """The dual program: impulses >= 0 of gaps that do not close. -> 1, or 0 if it was not solved."""
     needed = int(0)
     for c in range(count):

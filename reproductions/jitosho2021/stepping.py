@@ -155,12 +155,7 @@ def sweep_out(row: int, links: int, start: EndMotion, gains: wp.array2d(dtype=Ga
 
 
 @wp.func
-def move_bodies(
-    row: int,
-    world: World,
-    state: wp.array2d(dtype=wp.float64),
-    work: Workspace,
-):
+def move_bodies(row: int, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
     """v of both bodies of every link, and q += h v."""
     first = 6 * world.links
     for i in range(world.links):

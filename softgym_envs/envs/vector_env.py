@@ -88,11 +88,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         generators = _generators(int(self.np_random_seed or 0), self.num_envs)
         self.episodes = make_episodes(load_system(system), task, generators, keywords)
         check_time(keywords, self.episodes.settings.control_period, max_episode_steps)
-        self.metadata = {
-            **metadata(self.episodes),
-            "render_modes": ["rgb_array"],
-            "autoreset_mode": mode,
-        }
+        self.metadata = {**metadata(self.episodes), "render_modes": ["rgb_array"], "autoreset_mode": mode}
         self.single_observation_space, self.single_action_space = spaces_of(self.episodes)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)

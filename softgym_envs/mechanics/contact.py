@@ -33,11 +33,7 @@ def ball_centre(s, x, b):
 def push(stiffness, softness, depth):
     """Energy, force and its slope at a depth > 0."""
     if depth < softness:
-        return (
-            stiffness * depth**3 / (6.0 * softness),
-            stiffness * depth**2 / (2.0 * softness),
-            stiffness * depth / softness,
-        )
+        return (stiffness * depth**3 / (6.0 * softness), stiffness * depth**2 / (2.0 * softness), stiffness * depth / softness)
     energy = softness**2 / 6.0 + 0.5 * (depth**2 - softness**2) - 0.5 * softness * (depth - softness)
     return stiffness * energy, stiffness * (depth - 0.5 * softness), stiffness
 

@@ -76,11 +76,7 @@ class PygameRenderer:
         return self._pixels(self._paint(scene, camera or default_camera(scene), hud))
 
     def show(
-        self,
-        scene: Scene,
-        camera: Camera | None = None,
-        hud: Hud | None = None,
-        on_event: Callable[[Any], None] | None = None,
+        self, scene: Scene, camera: Camera | None = None, hud: Hud | None = None, on_event: Callable[[Any], None] | None = None
     ) -> Image | None:
         """Show the picture in a window, and wait so that `fps` is not exceeded.
 

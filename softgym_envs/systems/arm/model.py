@@ -118,9 +118,7 @@ class ElbowModel:
         """A muscle by its name."""
         return next(muscle for muscle in self.muscles.muscles if muscle.name == name)
 
-    layout = StateLayout(
-        Field("", None, (JOINT, "rad"), (f"v{JOINT}", "rad/s"), (" ".join(MUSCLES), "-")),
-    )
+    layout = StateLayout(Field("", None, (JOINT, "rad"), (f"v{JOINT}", "rad/s"), (" ".join(MUSCLES), "-")))
     control_names, control_units = MUSCLES, ("-", "-")
 
     @property

@@ -118,7 +118,4 @@ def kicked(engine: Any, parameter_values: Parameters, rng: np.random.Generator, 
     return states
 
 
-STUDY = {
-    "ArmReach-v0": Scenario("reach"),
-    "ArmHold-v0": Scenario("hold", starts=kicked, parameters={"payload": 1.5}),
-}
+STUDY = {"ArmReach-v0": Scenario("reach"), "ArmHold-v0": Scenario("hold", starts=kicked, parameters={"payload": 1.5})}

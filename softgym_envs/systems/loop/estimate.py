@@ -159,9 +159,7 @@ class Estimator:
         """`predict` of beliefs that are packed in rows (B, .) from column `first` on, in place."""
         torques = np.ascontiguousarray(torques)
         spread(
-            lambda part: predict_rows(self._believed, first, torques[part], rows[part]),
-            len(rows),
-            LINEARIZED * self.substeps,
+            lambda part: predict_rows(self._believed, first, torques[part], rows[part]), len(rows), LINEARIZED * self.substeps
         )
 
     def correct(self, belief: Belief, angles: Array) -> Belief:

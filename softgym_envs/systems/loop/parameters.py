@@ -14,11 +14,7 @@ _OFFSET = {
     "bounds": (-5.0, 5.0),
     "source": "added to what a torque sensor says; 0.2 N m spoil psi_stiffness by a quarter",
 }
-_FRICTION = {
-    "unit": "N m",
-    "bounds": (-0.2, 10.0),
-    "source": "dry friction; an estimate of none may be below 0 by chance",
-}
+_FRICTION = {"unit": "N m", "bounds": (-0.2, 10.0), "source": "dry friction; an estimate of none may be below 0 by chance"}
 _SHIFT = {
     "unit": "m",
     "bounds": (-0.5, 0.5),

@@ -147,11 +147,7 @@ SPRING_DEVIATION = 0.3
 UNLIKE = 0.05
 """Standard deviation between joints that are taken to be alike, whose effect a diagnostic reports."""
 FACTORS = {f"{axis}_{side}*": (1.0, SPRING_DEVIATION) for axis in AXES for side in SIDES}
-KNOWN = {
-    **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
-    **dict.fromkeys(CLAMP[3:], (0.0, 0.03)),
-    "torque_delay": (0.0, 0.005),
-}
+KNOWN = {**dict.fromkeys(CLAMP[:3], (0.0, 0.01)), **dict.fromkeys(CLAMP[3:], (0.0, 0.03)), "torque_delay": (0.0, 0.005)}
 """Prior knowledge from a ruler and a clock, of the clamp [m, rad] and the torques [s]: mean and standard deviation."""
 FITTED = {
     "tracker": tracker,

@@ -29,12 +29,4 @@ PARTICLES = System(
     free_structure=("force_limit", "start"),
 )
 
-__all__ = [
-    "BLOCK",
-    "PARTICLES",
-    "BlockModel",
-    "BlockParameters",
-    "ParticleModel",
-    "ParticleParameters",
-    "particle_parameters",
-]
+__all__ = ["BLOCK", "PARTICLES", "BlockModel", "BlockParameters", "ParticleModel", "ParticleParameters", "particle_parameters"]

@@ -90,12 +90,7 @@ def fall(tilt_x: float, tilt_y: float) -> Array:
 
 
 def block_scene(
-    model: BlockModel,
-    state: Array,
-    *,
-    trail: Array | None = None,
-    pose: Array | None = None,
-    slope: Array = LEVEL,
+    model: BlockModel, state: Array, *, trail: Array | None = None, pose: Array | None = None, slope: Array = LEVEL
 ) -> Scene:
     """Everything visible of the block; on a table that is not level, with an arrow downhill.
 

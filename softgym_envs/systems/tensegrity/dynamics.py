@@ -85,13 +85,7 @@ class TensegritySimulator(AdjointSimulator):
         object.__setattr__(self, "residual", check_weights(self.residual))
 
     def residual_vjp(
-        self,
-        state: Array,
-        controls: Array,
-        cotangent: Array,
-        parameters: Parameters | None = None,
-        *,
-        substeps: int = 1,
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray, Array]:
         """As `vjp`, for the weights of `residual`: states (B, T+1, nx), status (B,), and every row's gradient (B, W)."""
         found = self._pull(state, controls, cotangent, parameters, substeps)

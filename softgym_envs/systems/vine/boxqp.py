@@ -53,11 +53,7 @@ def box_program(rows: int) -> Memory:
 
 
 @wp.func
-def factorise(
-    row: int,
-    size: int,
-    qp: BoxProgram,
-):
+def factorise(row: int, size: int, qp: BoxProgram):
     """Cholesky factor L of the free part of W, of the indices in `free`; its transpose, row by row, fills `factor`.
 
     The rest of W is updated as soon as a row of L' is known: these sums do not wait for each other.
@@ -82,11 +78,7 @@ def factorise(
 
 
 @wp.func
-def solve_free(
-    row: int,
-    size: int,
-    qp: BoxProgram,
-):
+def solve_free(row: int, size: int, qp: BoxProgram):
     """x of the free indices from W_ff x_f = -b_f - W_fb x_b, x of the others from their bounds; then w = W x + b."""
     num = int(0)
     for i in range(size):
@@ -127,14 +119,7 @@ def solve_free(
 
 
 @wp.func
-def wanted_side(
-    row: int,
-    i: int,
-    size: int,
-    small_x: wp.float64,
-    small_w: wp.float64,
-    qp: BoxProgram,
-):
+def wanted_side(row: int, i: int, size: int, small_x: wp.float64, small_w: wp.float64, qp: BoxProgram):
     """Side on which index i should be: unchanged if it satisfies its condition."""
     x = qp.vectors[row, X * size + i]
     w = qp.vectors[row, SLOPE * size + i]
@@ -155,14 +140,7 @@ def wanted_side(
 
 
 @wp.func
-def box_qp(
-    row: int,
-    size: int,
-    known: int,
-    small_x: wp.float64,
-    small_w: wp.float64,
-    qp: BoxProgram,
-):
+def box_qp(row: int, size: int, known: int, small_x: wp.float64, small_w: wp.float64, qp: BoxProgram):
     """Solve from the sides given; -> 1 if the conditions hold within small_x and small_w, 0 after MAX_PIVOTS changes.
 
     known: 1 where `factor` is still that of the previous call, for the same W, and no side has changed since.

@@ -187,12 +187,7 @@ def impulse(p: wp.vec3d, at_e: wp.vec2d, at_w: wp.float64, gain: Gain):
 
 @wp.func
 def mark_diverged(
-    b: int,
-    first: int,
-    last: int,
-    limit: wp.float64,
-    state: wp.array2d(dtype=wp.float64),
-    status: wp.array(dtype=wp.float64),
+    b: int, first: int, last: int, limit: wp.float64, state: wp.array2d(dtype=wp.float64), status: wp.array(dtype=wp.float64)
 ):
     """Row b has diverged if an entry first ... last - 1 is not below `limit`."""
     for x in range(first, last):

@@ -55,12 +55,7 @@ def row_on_far_end(d: wp.vec2d, beta: wp.float64, gain: Gain):
 
 
 @wp.func
-def build_matrix(
-    row: int,
-    count: int,
-    mobility: wp.float64,
-    work: VineWork,
-):
+def build_matrix(row: int, count: int, mobility: wp.float64, work: VineWork):
     """W = A M^-1 A' of all rows; `mobility` is 1 / (mass that grows)."""
     size = 2 * count + 2
     covariance = MotionCovariance()
@@ -91,15 +86,7 @@ def build_matrix(
 
 
 @wp.func
-def fill_rows(
-    row: int,
-    last: int,
-    count: int,
-    rn: wp.vec3d,
-    rt: wp.vec3d,
-    mobility: wp.float64,
-    work: VineWork,
-):
+def fill_rows(row: int, last: int, count: int, rn: wp.vec3d, rt: wp.vec3d, mobility: wp.float64, work: VineWork):
     """Entries of contact `last` with itself and all before it, which are nearer to the base."""
     size = 2 * count + 2
     gamma = work.contacts[row, last].gamma
@@ -138,16 +125,7 @@ def soften(row: int, size: int, qp: BoxProgram):
 
 
 @wp.func
-def set_row(
-    row: int,
-    size: int,
-    i: int,
-    linear: wp.float64,
-    low: wp.float64,
-    high: wp.float64,
-    at: int,
-    qp: BoxProgram,
-):
+def set_row(row: int, size: int, i: int, linear: wp.float64, low: wp.float64, high: wp.float64, at: int, qp: BoxProgram):
     """Linear term, bounds and first side of one row."""
     qp.vectors[row, LINEAR * size + i] = linear
     qp.vectors[row, LOW * size + i] = low
@@ -157,13 +135,7 @@ def set_row(
 
 @wp.func
 def set_rows(
-    row: int,
-    count: int,
-    inverse_h: wp.float64,
-    growth: wp.float64,
-    asked: wp.float64,
-    push: wp.float64,
-    work: VineWork,
+    row: int, count: int, inverse_h: wp.float64, growth: wp.float64, asked: wp.float64, push: wp.float64, work: VineWork
 ):
     """Set rows at the free velocities; tangents have no force at first. A step removes half of an overlap."""
     size = 2 * count + 2
@@ -186,13 +158,7 @@ def set_rows(
 
 
 @wp.func
-def widen_cones(
-    row: int,
-    count: int,
-    mu: wp.float64,
-    blend: wp.float64,
-    qp: BoxProgram,
-):
+def widen_cones(row: int, count: int, mu: wp.float64, blend: wp.float64, qp: BoxProgram):
     """Bounds of the tangents <- mu x normal impulse, blended with those before; they overshoot (blend > 1) upwards only.
 
     -> largest change over largest bound, number of tangents that are free from now on.
@@ -220,12 +186,7 @@ def widen_cones(
 
 
 @wp.func
-def tie_cones(
-    row: int,
-    count: int,
-    mu: wp.float64,
-    qp: BoxProgram,
-):
+def tie_cones(row: int, count: int, mu: wp.float64, qp: BoxProgram):
     """Normal impulses if every row stays free or at its bound as it is, with sliding friction t = side mu n: Newton's step.
 
     (W_ff + mu W_ft side) x_f = -b_f - W_fb x_b, f free, t tangents at a bound, b drive and ratchet at a bound; by elimination.
@@ -271,12 +232,7 @@ def tie_cones(
 
 
 @wp.func
-def solve_contacts(
-    row: int,
-    count: int,
-    mu: wp.float64,
-    qp: BoxProgram,
-):
+def solve_contacts(row: int, count: int, mu: wp.float64, qp: BoxProgram):
     """Impulses of all rows into qp.vectors[X]. -> 1, or 0 at the first program that is not solved.
 
     Rounds of friction: plain ones; then Newton steps in turn with plain, later damped ones. Where a Newton step is refused the
@@ -310,11 +266,7 @@ def solve_contacts(
 
 
 @wp.func
-def apply_impulses(
-    row: int,
-    count: int,
-    work: VineWork,
-):
+def apply_impulses(row: int, count: int, work: VineWork):
     """Add impulses to the links' feedback (a sweep from the tip to the base), store them in contacts. -> total on g [N s]."""
     size = 2 * count + 2
     last = int(count - 1)

@@ -66,13 +66,7 @@ _least_share = wp.constant(wp.float64(1.0 / 64.0))
 
 @wp.func
 def sweep_back(
-    row: int,
-    tip: wp.float64,
-    h: wp.float64,
-    size: Size,
-    body: TubeData,
-    state: wp.array2d(dtype=wp.float64),
-    work: VineWork,
+    row: int, tip: wp.float64, h: wp.float64, size: Size, body: TubeData, state: wp.array2d(dtype=wp.float64), work: VineWork
 ):
     """Feedback of every link, from the tip to the base."""
     num = links_up_to(tip)
@@ -164,12 +158,7 @@ def copy_motion(source: int, target: int, size: Size, state: wp.array2d(dtype=wp
 
 @wp.func
 def fill_muscles(
-    b: int,
-    t: int,
-    lag: wp.float64,
-    size: Size,
-    controls: wp.array3d(dtype=wp.float64),
-    state: wp.array2d(dtype=wp.float64),
+    b: int, t: int, lag: wp.float64, size: Size, controls: wp.array3d(dtype=wp.float64), state: wp.array2d(dtype=wp.float64)
 ):
     """p' = p + (1 - exp(-dt / lag)) (asked - p)."""
     share = _one - wp.exp(-size.dt / lag)
