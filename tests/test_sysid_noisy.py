@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
-from softgym_envs.core.procedure import Causes, Procedure, Stage
+from softgym_envs.core.procedure import Causes, Procedure, Stage, Steps, in_half_steps
 from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import Diagnostic, FitProblem, multiple_shooting
@@ -136,9 +136,10 @@ def test_a_step_that_explains_the_data_is_not_the_only_cause_that_is_looked_for(
     monkeypatch.setattr("sysid.procedure.stage.blamed", blamed)
     stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, causes=Causes(CANDIDATE_CAUSES))
     given: dict[str, Any] = {"folder": None, "resume": False, "progress": None}
-    found = fit_stage(Procedure(stages=(stage,)), stage, problem(late(7, noise=0.01)), **given)
+    procedure = Procedure(stages=(stage,), steps=Steps(finer=in_half_steps))
+    found = fit_stage(procedure, stage, problem(late(7, noise=0.01)), **given)
     assert found.of("step_matters") and found.of("likely_cause")[0].parameter == "commands that act late"
-    other = fit_stage(Procedure(stages=(stage,)), stage, problem(bent()), **given)
+    other = fit_stage(procedure, stage, problem(bent()), **given)
     assert other.of("step_matters") and not other.of("unknown_cause")
 
 
