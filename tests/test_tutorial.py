@@ -89,6 +89,17 @@ def test_new_writes_the_files_of_the_page(tmp_path):
             new_system(wrong, tmp_path)
 
 
+def test_check_prints_a_sentence_for_every_fault(tmp_path):
+    new_system("my_arm", tmp_path)
+    tasks = tmp_path / "my_arm" / "my_arm" / "tasks.py"
+    tasks.write_text(tasks.read_text("utf-8").replace(" < 0.1", ""), "utf-8")
+    command = [sys.executable, str(ROOT / "scripts"), "check", "my_arm:SYSTEM"]
+    found = run_limited(command, seconds=60, cwd=tmp_path / "my_arm", env={**os.environ, "OMP_NUM_THREADS": "1"})
+    faults = re.findall(r"^FAILED (.+)\n +(.+)$", found.stdout, flags=re.MULTILINE)
+    assert found.returncode == 1 and len(faults) == 8 and all(what.startswith("MyArmCatch-v0") for what, _ in faults)
+    assert all("CatchSwing.success returned float64 of shape" in said for _, said in faults), faults
+
+
 def test_contributing_names_these_steps():
     steps = re.findall(r"^## (\d\. .+)$", PAGE, flags=re.MULTILINE)
     assert len(steps) == 8

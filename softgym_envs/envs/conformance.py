@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -56,7 +56,7 @@ def check_system(name: str, *, recording: Collection[str] = (), methods: Collect
             (f"experiment {e.name}: is recorded", partial(recorded, found, e.name)) for e in load(found.procedure).experiments
         ]
     for backend in (NATIVE, *found.ground_truths):
-        case = _Once(partial(usual_case, partial(found.simulator, backend=backend)))
+        case = cache(partial(usual_case, partial(found.simulator, backend=backend)))
         tests += [(f"{backend}: {summary(promise)}", lambda p=promise, c=case: p(c())) for promise in PROMISES]  # type: ignore[misc]
     for entry in found.tasks:
         for backend in (NATIVE, *found.ground_truths):
@@ -70,17 +70,6 @@ def check_system(name: str, *, recording: Collection[str] = (), methods: Collect
             yield what, f"{type(error).__name__}: {error}"
         else:
             yield what, ""
-
-
-class _Once:
-    """A function without arguments that is called once."""
-
-    def __init__(self, function: Callable[[], Case]) -> None:
-        self.function, self.found = function, None
-
-    def __call__(self) -> Any:
-        self.found = self.found or self.function()  # type: ignore[assignment]
-        return self.found
 
 
 def summary(function: Callable[..., Any]) -> str:
