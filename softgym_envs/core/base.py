@@ -46,26 +46,21 @@ class RobotModel(Protocol):
     @property
     def layout(self) -> StateLayout:
         """Layout of a state."""
-        ...
 
     @property
     def control_names(self) -> tuple[str, ...]:
         """Names of the nu controls."""
-        ...
 
     @property
     def control_units(self) -> tuple[str, ...]:
         """SI units of the nu controls."""
-        ...
 
     @property
     def control_bounds(self) -> tuple[Array, Array]:
         """Lowest and highest control, each (nu,)."""
-        ...
 
     def rest_state(self) -> Array:
         """State of the robot at rest, (nx,)."""
-        ...
 
 
 @runtime_checkable
@@ -75,7 +70,6 @@ class Bounded(Protocol):
     @property
     def state_bounds(self) -> tuple[Array, Array]:
         """Lowest and highest state that the robot can reach, each (nx,)."""
-        ...
 
 
 def layout_of(simulator: Simulator) -> StateLayout | None:
@@ -366,7 +360,6 @@ class Engine(Protocol):
 
     def rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,); a row that fails keeps its last good state."""
-        ...
 
 
 class RolledSimulator(BaseSimulator):
@@ -461,15 +454,3 @@ def pull_back(
     for gradient in (dx, du, dp):
         gradient[status != Status.OK] = np.nan
     return Gradient(states, status, dx, du, dp)
-
-
-__all__ = [
-    "BaseSimulator",
-    "Engine",
-    "PlainStructure",
-    "RobotModel",
-    "RolledSimulator",
-    "SteppedSimulator",
-    "pull_back",
-    "repeat_steps",
-]  # fmt: skip

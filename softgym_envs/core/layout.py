@@ -351,6 +351,3 @@ def _cut(field: Field, sizes: list[int]) -> tuple[Any, ...]:
 
 def _parts(blocks: tuple[Array, ...], cuts: tuple[tuple[Any, ...], ...]) -> tuple[Array, ...]:
     return tuple([block[cut] for block, entries in zip(blocks, cuts, strict=True) for cut in entries])
-
-
-__all__ = ["QUATERNION", "VECTOR", "EntryGroup", "Field", "Kind", "StateLayout"]

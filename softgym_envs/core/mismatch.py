@@ -235,6 +235,3 @@ def seen(names: tuple[str, ...]) -> tuple[str, ...]:
     ('x',)
     """
     return tuple(name for name in names if not name.startswith(UNSEEN))
-
-
-__all__ = ["LEVELS", "TRANSMISSION", "Effect", "Ladder", "MismatchedModel", "seen", "transmission"]

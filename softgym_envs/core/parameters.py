@@ -390,7 +390,6 @@ class ParameterDistribution(Protocol):
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
         """Draw the parameters that vary; the others keep their nominal value."""
-        ...
 
 
 @dataclass(frozen=True)

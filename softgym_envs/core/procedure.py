@@ -31,7 +31,6 @@ class Recorder(Protocol):
         self, ground_truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None
     ) -> Trajectory:
         """Make the recording."""
-        ...
 
 
 @dataclass(frozen=True)

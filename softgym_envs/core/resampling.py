@@ -71,6 +71,3 @@ def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int
     freedom = np.where(count > 4, count - 4.0, np.nan)
     typical = freedom * (1 - 2 / (9 * freedom)) ** 3  # median of chi squared
     return curve[..., 0] / half ** np.arange(4), np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1) / typical
-
-
-__all__ = ["regridded"]

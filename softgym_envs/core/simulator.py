@@ -88,87 +88,70 @@ class Simulator(Protocol):
     @property
     def nx(self) -> int:
         """Length of a state."""
-        ...
 
     @property
     def n(self) -> int:
         """Dimension of the tangent space at a state."""
-        ...
 
     @property
     def nu(self) -> int:
         """Number of controls."""
-        ...
 
     @property
     def dt(self) -> float:
         """Physics step [s]."""
-        ...
 
     @property
     def control_bounds(self) -> tuple[Array, Array]:
         """Lowest and highest control, each (nu,)."""
-        ...
 
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        ...
 
     @property
     def state_units(self) -> tuple[str, ...]:
         """One SI unit per entry of the state."""
-        ...
 
     @property
     def control_names(self) -> tuple[str, ...]:
         """One name per control."""
-        ...
 
     @property
     def control_units(self) -> tuple[str, ...]:
         """One SI unit per control."""
-        ...
 
     @property
     def options(self) -> Mapping[str, Option]:
         """Structural choices that identified parameters belong to; written with them."""
-        ...
 
     @property
     def default_parameters(self) -> Parameters:
         """Parameters before identification."""
-        ...
 
     def initial_state(self, batch: int = 1) -> Array:
         """The rest state, (B, nx)."""
-        ...
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """One control step: (B, nx), (B, nu) -> next state (B, nx), status (B,)."""
-        ...
 
     def rollout(
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """T control steps: (B, nx), (B, T, nu) -> states (B, T+1, nx), status (B,)."""
-        ...
 
     def retract(self, state: Array, dx: Array) -> Array:
         """Move a state by a tangent vector: (..., nx), (..., n) -> (..., nx)."""
-        ...
 
     def difference(self, a: Array, b: Array) -> Array:
         """Tangent vector dx with retract(b, dx) = a: (..., nx) twice -> (..., n)."""
-        ...
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> Linearization:
         """Derivatives of one control step at (B, nx), (B, nu)."""
-        ...
 
 
 @runtime_checkable
@@ -178,7 +161,6 @@ class Differentiable(Simulator, Protocol):
     @property
     def exact(self) -> bool:
         """Whether `linearize` and `vjp` are exact, to rounding."""
-        ...
 
     def vjp(
         self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -192,7 +174,6 @@ class Differentiable(Simulator, Protocol):
             parameters: Parameters.
             substeps: Physics steps per control step.
         """
-        ...
 
 
 @runtime_checkable
@@ -202,13 +183,11 @@ class Residual(Simulator, Protocol):
     @property
     def residual(self) -> tuple[float, ...]:
         """W weights; () for none."""
-        ...
 
     def residual_vjp(
         self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray, Array]:
         """States (B, T+1, nx), status (B,), and every row's gradient (B, W) of sum(cotangent * states) along the weights."""
-        ...
 
 
 @runtime_checkable
@@ -217,7 +196,6 @@ class HasWarnings(Simulator, Protocol):
 
     def caution(self, parameters: Parameters) -> str:
         """What these parameters do, and how to avoid it, in a sentence; "" where nothing is to be said."""
-        ...
 
 
 @runtime_checkable
@@ -226,7 +204,6 @@ class HasStabilityLimit(Simulator, Protocol):
 
     def borne(self, parameters: Parameters) -> dict[str, float]:
         """Constant -> largest value at which steps of `dt` are stable, given the others (one set of parameters, no batch)."""
-        ...
 
 
 @runtime_checkable
@@ -239,7 +216,6 @@ class Symbolic(Simulator, Protocol):
         Raises:
             OptionError: The second formulation does not support the structure.
         """
-        ...
 
 
 def is_exact(simulator: Simulator) -> bool:

@@ -74,7 +74,6 @@ class LooksFromActuators(Protocol):
     @property
     def actuator_views(self) -> NDArray[np.int64] | None:
         """Entries of the observation that every actuator sees, (ends, nu, F); None if actuators differ."""
-        ...
 
 
 @runtime_checkable
@@ -83,7 +82,6 @@ class RemembersControls(Protocol):
 
     def update_after(self, context: Array, control: Array, state: Array) -> Array:
         """`update` after a step under a control (B, nu), in the simulator's units; `update` itself keeps the last one."""
-        ...
 
 
 @runtime_checkable
@@ -93,42 +91,34 @@ class Task(Protocol):
     @property
     def model(self) -> Any:
         """The model whose simulator the task runs on."""
-        ...
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The observation, entry by entry."""
-        ...
 
     @property
     def action_names(self) -> tuple[str, ...]:
         """One name per entry of the action."""
-        ...
 
     @property
     def context_names(self) -> tuple[str, ...]:
         """One name per entry of the context."""
-        ...
 
     @property
     def option_names(self) -> tuple[str, ...]:
         """Options of `reset` beside the shared ones."""
-        ...
 
     @property
     def success_definition(self) -> str:
         """One sentence: when `success` holds."""
-        ...
 
     @property
     def parameter_values(self) -> Mapping[str, float]:
         """Parameters of the robot's world that the task fixes, e.g. gravity."""
-        ...
 
     @property
     def disturbance_scale(self) -> Array:
         """Tangent vector of a random kick of unit size (n,), zero where nothing is kicked."""
-        ...
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
         """Parameters set by the options of one `reset`, e.g. a terrain level.
@@ -136,7 +126,6 @@ class Task(Protocol):
         Raises:
             OptionError: An option has a value that is not allowed.
         """
-        ...
 
     def reset(self, start: Start) -> tuple[Array, Array]:
         """First states (B, nx) and contexts (B, nc).
@@ -144,39 +133,30 @@ class Task(Protocol):
         Raises:
             OptionError: An option has a value that is not allowed.
         """
-        ...
 
     def scale_action(self, action: Array) -> Array:
         """Action (B, na) in [-1, 1] -> control (B, nu) in the simulator's units."""
-        ...
 
     def update(self, context: Array, state: Array) -> Array:
         """Context after a step that led to `state`, (B, nc)."""
-        ...
 
     def observe(self, state: Array, context: Array) -> Array:
         """Observations (B, no), not clipped, a fresh array; `context` is from `update` or `reset` for this state."""
-        ...
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Named terms, each (B,); their sum is the reward. `before` and `after` are the contexts of the two states."""
-        ...
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Whether the episode ends here for another reason than time, (B,)."""
-        ...
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """Whether the task succeeds, (B,); see `success_definition`."""
-        ...
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Further numbers for `info`, each (B,); these may be views of the arguments."""
-        ...
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """Hints for a picture of the robot, for one row's context (nc,): "goal" (3,), "velocity" (3,)."""
-        ...
 
 
 class BaseTask(ABC):

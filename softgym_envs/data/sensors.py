@@ -240,6 +240,3 @@ def points_of(names: Sequence[str]) -> list[list[int]]:
         key = f"{stem}." if last in ("x", "y", "z") else name
         groups.setdefault(key, []).append(place)
     return list(groups.values())
-
-
-__all__ = ["SENSORS", "Sensor", "markers_of", "points_of", "posed", "sensed", "sensor_from_text"]

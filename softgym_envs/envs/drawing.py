@@ -28,12 +28,10 @@ class Drawable(Protocol):
     @property
     def model(self) -> Any:
         """Structure of the robot."""
-        ...
 
     @property
     def default_parameters(self) -> Parameters:
         """Default parameters."""
-        ...
 
 
 def picture_of(simulator: object) -> Picture:

@@ -90,6 +90,3 @@ def _ranges(pattern: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
         near[k], far[k] = (edges[gap] + 1, edges[gap + 1]) if edges[gap + 1] > edges[gap] + 4 else (k + 1, k + 1)
         left[k] = np.flatnonzero(filled[k])[0]
     return near, far, left
-
-
-__all__ = ["Elimination", "eliminate"]

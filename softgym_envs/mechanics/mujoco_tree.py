@@ -152,6 +152,3 @@ def quaternion(rpy: Any) -> list[float]:
     found = np.empty(4)
     mujoco.mju_mat2Quat(found, rotation(rpy).ravel())
     return [float(value) for value in found]
-
-
-__all__ = ["add_stops", "quaternion", "spec_of", "state_index", "write_tree"]

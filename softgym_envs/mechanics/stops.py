@@ -43,6 +43,3 @@ def stop_stiffness(s, k, q):
     """Minus the slope of the force of stopped joint k at q (n,) [N m/rad]."""
     excess, _ = stop_excess(s, k, q[s.stopped[k]])
     return push(s.stop[k, 2], s.stop[k, 3], excess)[2] if excess > 0.0 else 0.0
-
-
-__all__ = ["add_stops", "stop_energy", "stop_stiffness"]

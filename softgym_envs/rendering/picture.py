@@ -28,7 +28,6 @@ class Picture(Protocol):
     @property
     def keys(self) -> Mapping[str, str]:
         """Keys and what they do to the robot: "arrows" ask for a heading, "1-6" for groups of controls; see `teleop`."""
-        ...
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """The scene of one state (nx,) with the hints (see `HINTS`) and parameters given.
@@ -36,19 +35,15 @@ class Picture(Protocol):
         Raises:
             ShapeError: The state or a hint has the wrong shape, or is not finite.
         """
-        ...
 
     def followed(self, model: Any, state: Array) -> Array:
         """Position of the robot that the picture follows and that leaves the trail, (3,) [m]."""
-        ...
 
     def heading_action(self, model: Any, state: Array, heading: Array) -> Array:
         """The action (na,) in -1 ... 1 that moves the robot towards `heading` (2,), a horizontal unit vector."""
-        ...
 
     def rest_action(self, model: Any) -> Array:
         """The action (na,) without any key."""
-        ...
 
 
 class BasePicture:
@@ -81,7 +76,6 @@ class PointOverlay(Protocol):
             fitted: Points of the fitted robot, (P, 2) [m].
             measured: The same points as they were measured, (P, 2) [m]; NaN where they were lost.
         """
-        ...
 
 
 def check_hints(hints: Mapping[str, Array] | None) -> dict[str, Array]:

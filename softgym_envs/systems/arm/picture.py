@@ -97,6 +97,3 @@ def _muscle(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angle: f
     low, high = 0.25 * path[1] + 0.75 * path[0], 0.75 * path[1] + 0.25 * path[0]
     belly = Segment(low, high, THICK[0] + activation * (THICK[1] - THICK[0]), color)
     return [*(Segment(start, end, 0.009, color) for start, end in pairwise(path)), belly]
-
-
-__all__ = ["PICTURE", "ArmPicture", "arm_scene"]

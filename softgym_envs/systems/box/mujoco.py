@@ -137,6 +137,3 @@ class MujocoBox(MujocoSimulator):
         mj.geom_pos[1:] = model.signs * (model.sizes - radius) * (model.sizes > 0)
         mj.geom_friction[1:, 0] = c["friction"] * (1.0 + self.spread("corner_spread", len(model.signs)))
         mj.geom_solref[:] = (c["contact_timeconst"] * 2.0 ** float(self.spread("softness")), c["contact_dampratio"])
-
-
-__all__ = ["MujocoBox", "MujocoBoxParameters"]

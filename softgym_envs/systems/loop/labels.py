@@ -78,6 +78,3 @@ def _readings(angles: Array, torques: Array) -> Iterator[_Reading]:
         yield _Reading(f"{names} exchanged", angles[order], torques[order])
         yield _Reading(f"torques of {names} exchanged", angles, torques[order])
         yield _Reading(f"angles of {names} exchanged", angles[order], torques)
-
-
-__all__ = ["check_labels"]

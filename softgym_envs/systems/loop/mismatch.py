@@ -64,6 +64,3 @@ def sensed(mujoco_model: MismatchedModel, recording: Trajectory, rng: np.random.
         torques.shape
     )
     return replace(recording.with_noise(rng, mujoco_model.amount("angle_noise")), controls=torques)
-
-
-__all__ = ["LADDER", "flawed", "harden", "sensed"]

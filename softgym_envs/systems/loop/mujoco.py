@@ -87,6 +87,3 @@ class MujocoLoop(MujocoSimulator):
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
         """Add the errors of the arm's sensors to a recording of its angles and torques."""
         return sensed(self, recording, rng)
-
-
-__all__ = ["MAX_TREE_STEP", "MujocoLoop"]

@@ -52,7 +52,6 @@ class Sensing(Protocol):
 
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
         """Recording as the sensors show it."""
-        ...
 
 
 def manipulation(

@@ -41,6 +41,3 @@ def spring_slopes(parameter_values: Array, parts: int) -> Array:
         found[:, place, place // count] = factors[:, place]
         found[:, place, width - 2 * count + place] = parameter_values[:, place // count]
     return found
-
-
-__all__ = ["AXES", "SIDES", "factor_names", "spring_slopes", "spring_values"]

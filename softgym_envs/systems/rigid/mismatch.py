@@ -66,6 +66,3 @@ def harden_block(mujoco_model: MismatchedModel, mj: mujoco.MjModel, string: bool
     mj.body_ipos[1, :2] = mujoco_model.spread("centre", 2)
     if string:
         mj.tendon_frictionloss[0] = mujoco_model.amount("string")
-
-
-__all__ = ["BLOCK", "PARTICLES", "empty_spec", "harden", "harden_block", "lean", "refinement"]

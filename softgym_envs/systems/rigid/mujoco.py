@@ -254,6 +254,3 @@ def _add_foot(body: Any, place: list[float], radius: float) -> None:
     """A ball that touches the table only."""
     foot = body.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[radius, 0.0, 0.0], pos=place)
     foot.contype, foot.conaffinity, foot.condim, foot.friction = 2, 1, 3, [0.3, 0.0, 0.0]
-
-
-__all__ = ["MujocoBlock", "MujocoBlockParameters", "MujocoParticles", "mujoco_particle_parameters"]

@@ -92,6 +92,3 @@ def _weigh(mujoco_model: MismatchedModel, mj: mujoco.MjModel, model: TensegrityM
         mj.body_inertia[rod, :2] += mass * payload / (mass + payload) * (end - place) ** 2
         mj.body_ipos[rod, 2] += payload / (mass + payload) * (end - place)
         mj.body_mass[rod] += payload
-
-
-__all__ = ["LADDER", "built_on", "free_centres", "harden", "spread_cables"]

@@ -119,6 +119,3 @@ def _muscles(model: BodyModel, q: Array, activations: Array) -> list[Primitive]:
         width = 0.5 * (THICK[0] + float(active) * (THICK[1] - THICK[0]))
         parts += [Segment(start, end, width, color) for start, end in pairwise(points)]
     return parts
-
-
-__all__ = ["PICTURE", "BodyPicture", "body_scene"]

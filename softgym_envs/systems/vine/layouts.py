@@ -43,7 +43,6 @@ class Layout(Protocol):
 
     def furnish(self, model: VineModel) -> VineModel:
         """The model with the layout's shapes."""
-        ...
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
         """One episode, at a level of difficulty.
@@ -51,7 +50,6 @@ class Layout(Protocol):
         Raises:
             OptionError: There is none, e.g. because obstacles leave no way free.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,3 @@ def bear(mj: mujoco.MjModel, mass: float, ahead: float) -> None:
         mj.body_inertia[-1, 1:] += own * mass / (own + mass) * (place - ahead) ** 2
         mj.body_ipos[-1, 0] = (own * place + mass * ahead) / (own + mass)
         mj.body_mass[-1] += mass
-
-
-__all__ = ["LADDER", "bear", "built", "factors", "harden", "stiffness_factors"]
