@@ -11,23 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import git_commit, write_json
-from softgym_envs.core.simulator import check_number
+from softgym_envs.core.simulator import Array, check_number
 from softgym_envs.core.system import NATIVE
 from softgym_envs.core.trajectory import is_whole
 from softgym_envs.systems import system_of_task
 
 if TYPE_CHECKING:
     from .control.optimal import OptimalMotion
-    from .control.plan import IterLog, Plan
+    from .control.plan import Plan, PlanLog
     from .learning.evaluation import Evaluation
     from .learning.rl import Trained
     from .transfer_study.summary import Summary
 
-Array = NDArray[np.float64]
 Print = Callable[[str], None]
 KNOTS = 10
 """Most knots of a plan's first controls."""
@@ -56,7 +54,7 @@ def plan(
     iterations: int = 8,
     restarts: int = 1,
     seed: int = 0,
-    callback: Callable[[IterLog], None] | None = None,
+    callback: Callable[[PlanLog], None] | None = None,
 ) -> Plan | OptimalMotion:
     """Plan a motion of a task's robot in our engine.
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.transfer_study.definition import Job
+from agents.transfer_study.definition import StudyRun
 from agents.transfer_study.jobs import record_path, registered
 from agents.transfer_study.report import markdown
 from agents.transfer_study.statistics import Interval
@@ -57,7 +57,7 @@ def summary(numbers: dict[str, Any]) -> Summary:
         folder = Path(name)
         write_json(folder / "study.json", {"study": numbers["study"]})
         for run in numbers["runs"]:
-            write_json(record_path(folder, Job(**{key: run[key] for key in KEYS})), {"detail": {}, **run})
+            write_json(record_path(folder, StudyRun(**{key: run[key] for key in KEYS})), {"detail": {}, **run})
         for fit in numbers["fits"]:
             write_json(folder / "fits" / f"b{fit['budget']}_d{fit['dataset']}.json", fit)
         return summarise(registered(folder), folder)

@@ -31,7 +31,7 @@ from agents.control.cost import FeatureCost
 from agents.control.gps import GPSOptions, plan_gps
 from agents.control.ilqg import ILQGOptions, plan_ilqg
 from agents.control.mpc import ILQGController, SamplingController, SamplingOptions
-from agents.control.plan import IterLog, random_controls, run_policy, total_cost
+from agents.control.plan import PlanLog, random_controls, run_policy, total_cost
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
 from softgym_envs.data.page import COLORS, plain_axes
@@ -107,7 +107,7 @@ def problem(task: str, seed: int, horizon: int) -> Problem:
     return Problem(simulator, parameters, cost, state[0], controls)
 
 
-def run_ilqg(p: Problem, args: Args, difference_step: float | None) -> tuple[float, list[IterLog]]:
+def run_ilqg(p: Problem, args: Args, difference_step: float | None) -> tuple[float, list[PlanLog]]:
     """Plan by iLQG; returns final cost and log."""
     options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=difference_step)
     plan = plan_ilqg(
@@ -116,7 +116,7 @@ def run_ilqg(p: Problem, args: Args, difference_step: float | None) -> tuple[flo
     return plan.cost, list(plan.log)
 
 
-def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[IterLog]]:
+def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[PlanLog]]:
     """Plan by sample-based iLQG; returns final cost and log."""
     plan = plan_gps(
         p.simulator, p.cost, p.state, controls=p.controls, rng=np.random.default_rng(seed), substeps=100,
@@ -128,7 +128,7 @@ def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[IterLog]]:
 def planned(task: str, name: str, seed: int, args: Args) -> Result:
     """Result of a planner."""
     p, began = problem(task, seed, args.horizon), time.process_time()
-    ways: dict[str, Callable[[], tuple[float, list[IterLog]]]] = {
+    ways: dict[str, Callable[[], tuple[float, list[PlanLog]]]] = {
         "ilqg": lambda: run_ilqg(p, args, None),
         "ilqg_differences": lambda: run_ilqg(p, args, 1e-2),
         "gps": lambda: run_gps(p, args, seed),

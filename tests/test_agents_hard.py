@@ -11,8 +11,8 @@ import pytest
 
 from agents.control.cost import FeatureCost
 from agents.control.mpc import SamplingController, SamplingOptions
-from agents.control.plan import Outcome, Plan, StepCount, run_closed_loop, run_open_loop, run_policy
-from agents.transfer_study.definition import Job, Planning, Repeats, Study
+from agents.control.plan import Plan, PlanOutcome, StepCount, run_closed_loop, run_open_loop, run_policy
+from agents.transfer_study.definition import Planning, Repeats, Study, StudyRun
 from agents.transfer_study.planned import PlanWorker
 from agents.transfer_study.task import TransferTask
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
@@ -47,7 +47,7 @@ def plan_of(engine: Any, substeps: int) -> Plan:
     states, _ = engine.rollout(first(engine)[:1], controls[None], substeps=substeps)
     gains = 0.01 * reach[:, None] * rng.standard_normal((HORIZON, engine.nu, engine.n))
     costs = np.zeros(HORIZON + 1)
-    return Plan(engine, substeps, states[0], controls, gains, 0 * controls, costs, Outcome.CONVERGED, (), StepCount())
+    return Plan(engine, substeps, states[0], controls, gains, 0 * controls, costs, PlanOutcome.CONVERGED, (), StepCount())
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -162,7 +162,7 @@ def test_what_learns_gets_the_states_of_the_experiments_that_the_camera_saw(tmp_
     study = Study(
         "hard", "mpc", ("network",), (400,), repeats=Repeats(5, 1, 1), planning=Planning(2, 40, restarts=1, iterations=1)
     )
-    assert PlanWorker(case, study, tmp_path)(Job("network", 400, 0, 0))["failed"] == 0
+    assert PlanWorker(case, study, tmp_path)(StudyRun("network", 400, 0, 0))["failed"] == 0
 
 
 @pytest.mark.parametrize(("name", "task"), STUDIES)
@@ -173,7 +173,7 @@ def test_every_condition_runs_on_a_mismatched_model(name: str, task: str, tmp_pa
     study = Study("hard", "mpc", conditions, (20,), repeats=Repeats(5, 1, 1), planning=Planning(2, substeps, 1, 1, ensemble=2))
     worker = PlanWorker(case, study, tmp_path)
     for condition in conditions:
-        record = worker(Job(condition, 20 if condition == "ground_truth_budget" else 0, 0, 0))
+        record = worker(StudyRun(condition, 20 if condition == "ground_truth_budget" else 0, 0, 0))
         assert record["failed"] == 0 and np.isfinite(record["cost"])
 
 

@@ -13,7 +13,7 @@ from agents.control.cost import Expansion, FeatureCost
 from agents.control.ilqg import ILQGOptions, plan_ilqg
 from agents.control.plan import (
     CountedSimulator,
-    Outcome,
+    PlanOutcome,
     UnstablePlanError,
     random_controls,
     run_closed_loop,
@@ -182,7 +182,7 @@ def swing():
 
 def test_swing_up_reaches_the_top_within_the_limits(swing):
     p, plan, _ = swing
-    assert plan.outcome is Outcome.CONVERGED
+    assert plan.outcome is PlanOutcome.CONVERGED
     upright = np.array([-1.0, 0.0, 0.0])
     assert np.linalg.norm(p.difference(plan.states[-1], upright)) < 0.1  # not on the direct way: torque 6 < g
     assert np.abs(plan.controls).max() == 6.0
@@ -313,7 +313,7 @@ def test_derivatives_that_are_not_finite_end_the_search():
 
     s = Broken()
     plan = plan_ilqg(s, FeatureCost(s, lambda x: x, np.zeros(4), np.ones(4)), X0, controls=np.zeros((5, 2)))
-    assert plan.outcome is Outcome.NOT_FINITE and not plan.converged
+    assert plan.outcome is PlanOutcome.NOT_FINITE and not plan.converged
 
 
 def test_zero_effect_of_controls_is_no_crash():

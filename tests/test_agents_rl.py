@@ -23,7 +23,7 @@ from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import PRETRAINED, load_policy, policy_of
 from agents.learning.rl import Training, new_model, settings, train
 from agents.policies import FOLDER
-from agents.transfer_study.definition import Job, Repeats, Study
+from agents.transfer_study.definition import Repeats, Study, StudyRun
 from agents.transfer_study.fits import EmpiricalParameters
 from agents.transfer_study.learned import PolicyWorker
 from agents.transfer_study.statistics import share
@@ -341,10 +341,10 @@ def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
         "rl", "rl", ("nominal", "ground_truth_budget", "ground_truth"), (1700,), train_steps=64, repeats=Repeats(1, 1, 2)
     )
     worker = PolicyWorker(Case(), study, tmp_path, ID, common=SHORT, ground_truth={})
-    record = worker(Job("ground_truth_budget", 1700, 0, 0))
+    record = worker(StudyRun("ground_truth_budget", 1700, 0, 0))
     assert record["ground_truth_steps"]["train"] == 1700 and record["model_steps"] == 0  # 17 control steps of 100 physics steps
     assert len(record["costs"]) == 2 and record["cost"] > 0
-    record = worker(Job("nominal", 0, 0, 0))
+    record = worker(StudyRun("nominal", 0, 0, 0))
     assert record["ground_truth_steps"]["train"] == 0 and record["model_steps"] == 6400
 
 
@@ -359,12 +359,12 @@ def test_all_conditions_learn_equally_long_but_the_doubled_oracle(tmp_path):
     )
     case = Case()
     worker = PolicyWorker(case, study, tmp_path, ID, common=SHORT, ground_truth={})
-    steps = [worker.environment(Job(name, 0, 0, 0))[1] for name in ("ground_truth", "ground_truth_doubled", "near", "far")]
+    steps = [worker.environment(StudyRun(name, 0, 0, 0))[1] for name in ("ground_truth", "ground_truth_doubled", "near", "far")]
     assert steps == [64, 128, 64, 64]
     draws = {}
     for name in ("near", "far"):
         for seed in (0, 0, 1):
-            worker.environment(Job(name, 0, 0, seed))
+            worker.environment(StudyRun(name, 0, 0, seed))
             draws.setdefault((name, seed), set()).add(case.asked)
     assert {(name, asked[0]) for (name, _), all_asked in draws.items() for asked in all_asked} == {("near", 1.2), ("far", 2.0)}
     assert all(len(found) == 1 for found in draws.values()) and draws["near", 0] != draws["near", 1]

@@ -12,7 +12,7 @@ from helpers import load_script, run_main
 from transfer_case import TRUE_GAIN, PendulumCase, changed, system_case
 
 from agents.transfer_study.conditions import CONDITIONS, check_study, possible
-from agents.transfer_study.definition import Job, Planning, Repeats, Study, Threshold
+from agents.transfer_study.definition import Planning, Repeats, Study, StudyRun, Threshold
 from agents.transfer_study.document import read_study
 from agents.transfer_study.fits import _fit, draw, identify
 from agents.transfer_study.jobs import record_path, register, registered, run_jobs
@@ -20,7 +20,7 @@ from agents.transfer_study.models import SHORT_HORIZON, build_model
 from agents.transfer_study.planned import PlanWorker
 from agents.transfer_study.report import markdown, write_report
 from agents.transfer_study.statistics import Interval
-from agents.transfer_study.summary import Diagnostic, summarise
+from agents.transfer_study.summary import ThresholdResult, summarise
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -79,7 +79,7 @@ def test_the_identified_engine_is_as_good_as_the_ground_truth_and_the_nominal_on
 
 def test_a_broken_promise_is_printed_as_such(finished):
     summary = write_report(STUDY, finished)
-    assert [v.passed for v in summary.diagnostics] == [True, False, True]
+    assert [v.passed for v in summary.thresholds] == [True, False, True]
     assert "FAILED" in summary.headline and "nominal" in summary.headline
     for name in ("table.md", "report.html", "summary.json"):
         assert "FAILED" in (finished / name).read_text()
@@ -118,13 +118,13 @@ def test_rows_of_slow_sensors_count_as_physics_steps_of_the_ground_truth():
 
 
 def test_every_step_of_the_ground_truth_is_counted(finished):
-    record = read_json(record_path(finished, Job("identified", 60, 1, 0)))
+    record = read_json(record_path(finished, StudyRun("identified", 60, 1, 0)))
     assert record["ground_truth_steps"] == {"train": 60, "validation": 20, "tuning": 0}
-    assert read_json(record_path(finished, Job("nominal", 0, 0, 0)))["ground_truth_steps"]["train"] == 0
-    budget = read_json(record_path(finished, Job("ground_truth_budget", 60, 0, 0)))["ground_truth_steps"]["train"]
+    assert read_json(record_path(finished, StudyRun("nominal", 0, 0, 0)))["ground_truth_steps"]["train"] == 0
+    budget = read_json(record_path(finished, StudyRun("ground_truth_budget", 60, 0, 0)))["ground_truth_steps"]["train"]
     assert 0 < budget <= 60
     # two guesses and their plans (line searches: whole rollouts of 15), and 2 x 3 candidates judged from 3 starts
-    oracle = read_json(record_path(finished, Job("ground_truth", 0, 0, 0)))
+    oracle = read_json(record_path(finished, StudyRun("ground_truth", 0, 0, 0)))
     assert oracle["ground_truth_steps"]["train"] > 2 * 15 + 2 * 3 * 3 * 15 and oracle["model_steps"] == 0
 
 
@@ -157,7 +157,7 @@ def test_a_study_resumes_and_other_executors_give_the_same_numbers(finished, tmp
 
 def test_ray_gives_the_same_numbers(finished, tmp_path):
     pytest.importorskip("ray")
-    job = Job("nominal", 0, 0, 0)
+    job = StudyRun("nominal", 0, 0, 0)
     assert run_jobs([job], PlanWorker(PendulumCase(), STUDY, tmp_path), tmp_path, executor="ray", progress=lambda s: None) == ()
     ours, theirs = read_json(record_path(tmp_path, job)), read_json(record_path(finished, job))
     assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
@@ -202,7 +202,7 @@ def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
 def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it():
     threshold = STUDY.thresholds[0]
     said = [
-        Diagnostic(threshold, Interval(1.0, *ends), True).text for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
+        ThresholdResult(threshold, Interval(1.0, *ends), True).text for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
     ]
     assert said[0].endswith("found 1 (runs 0.5, 1.5)") and said[2].endswith("found 1 [0.99, 1.01]")
     assert said[1].endswith("found 1 [0.5, 1.5] (the interval holds the limit)")
@@ -233,11 +233,11 @@ def test_conditions_that_trained_unequal_steps_are_no_comparison(tmp_path):
         cost = {"cost": 2.0 - ("ground_truth" in job.condition), "failed": 0, "measures": {}, "model_cost": None}
         write_json(record_path(tmp_path, job), {**cost, "ground_truth_steps": steps, "model_steps": model})
     assert summarise(study, tmp_path).unequal == {}
-    path = record_path(tmp_path, Job("ground_truth", 0, 0, 0))
+    path = record_path(tmp_path, StudyRun("ground_truth", 0, 0, 0))
     write_json(path, {**read_json(path), "ground_truth_steps": {"train": 320, "validation": 0, "tuning": 0}})
     summary = summarise(study, tmp_path)
     assert summary.unequal == {"nominal": 640, "ground_truth": 320}
-    assert summary.headline.startswith("UNEQUAL TRAINING, no comparison: nominal 640, ground truth 320 physics steps")
+    assert summary.headline.startswith("UNEQUAL TRAINING, no comparison: nominal 640, ground_truth 320 physics steps")
 
 
 def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):
@@ -256,17 +256,17 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
         STUDY, conditions=("zero", "nominal", "identified", "ground_truth"), thresholds=(), curve=(), iterations=2, restarts=1
     )
     worker = PlanWorker(PendulumCase(unusable=True), study, tmp_path)
-    jobs = [Job("identified", 60, 0, 0), Job("nominal", 0, 0, 0)]
+    jobs = [StudyRun("identified", 60, 0, 0), StudyRun("nominal", 0, 0, 0)]
     assert run_jobs(jobs, worker, tmp_path, progress=lambda line: None) == ()
     fit = read_json(tmp_path / "fits" / "b60_d0.json")
     assert fit["failed"] and "constant controls" in fit["note"]
     identified, nominal = (read_json(record_path(tmp_path, job)) for job in jobs)
     assert identified["costs"] == nominal["costs"]
 
-    broken = run_jobs([Job("ground_truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
+    broken = run_jobs([StudyRun("ground_truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
     assert broken[0].message == "ZeroDivisionError: by zero"
     one_each = changed(study, seeds=1, datasets=1, conditions=("zero", "nominal", "ground_truth"))
-    assert run_jobs([Job("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
+    assert run_jobs([StudyRun("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
     summary = summarise(one_each, tmp_path)
     assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == (
         "ground_truth",
@@ -289,7 +289,7 @@ def test_bad_studies_are_refused():
         changed(STUDY, seeds=10**9)
     with pytest.raises(OptionError, match="quantity"):
         Threshold("identified", "luck", 0.5)
-    with pytest.raises(OptionError, match="'ground truth'"):
+    with pytest.raises(OptionError, match="'ground_truth'"):
         check_study(changed(STUDY, conditions=STUDY.conditions[:-1]), PendulumCase())
     with pytest.raises(OptionError, match="executor"):
         run_jobs([], _explode, Path(), executor="slurm")
@@ -331,7 +331,7 @@ def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
 def test_the_clock_of_forces_runs_with_the_ground_truth(tmp_path):
     """A state of the ground truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
     study = changed(STUDY, kind="mpc", thresholds=(), horizon=6)
-    model = build_model(PendulumCase(), study, Job("forces", 0, 0, 0), CONDITIONS["forces"], tmp_path)
+    model = build_model(PendulumCase(), study, StudyRun("forces", 0, 0, 0), CONDITIONS["forces"], tmp_path)
     state = Pendulum().initial_state(1)
     np.testing.assert_array_equal(model.states(state, 5), [[1.0, 0.0, 0.0, 5.0]])
     assert model.forced.horizon == 6 + SHORT_HORIZON
@@ -372,8 +372,8 @@ def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_t
     drawn = [records[job]["cost"] for job in records if job.condition == "far"]
     oracle = [records[job]["cost"] for job in records if job.condition == "ground_truth"]
     assert max(oracle) <= min(drawn) * (1 + 1e-6)
-    own = PlanWorker(PendulumCase(), changed(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
-    assert records[Job("ground_truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
+    own = PlanWorker(PendulumCase(), changed(study, difference_step=None), tmp_path)(StudyRun("ground_truth", 0, 0, 0))
+    assert records[StudyRun("ground_truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
 
 
 def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
@@ -387,6 +387,6 @@ def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
 
 def test_the_oracle_may_have_slopes_of_its_own_whole_runs(tmp_path):
     study = changed(STUDY, conditions=("zero", "nominal", "ground_truth"), curve=(), thresholds=(), difference_step="runs")
-    found = PlanWorker(PendulumCase(), study, tmp_path)(Job("ground_truth", 0, 0, 0))
-    own = PlanWorker(PendulumCase(), changed(study, difference_step=None), tmp_path)(Job("ground_truth", 0, 0, 0))
+    found = PlanWorker(PendulumCase(), study, tmp_path)(StudyRun("ground_truth", 0, 0, 0))
+    own = PlanWorker(PendulumCase(), changed(study, difference_step=None), tmp_path)(StudyRun("ground_truth", 0, 0, 0))
     assert found["cost"] == pytest.approx(own["cost"], rel=1e-3)

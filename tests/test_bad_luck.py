@@ -29,7 +29,7 @@ from softgym_envs.systems import systems
 STUDY = """
 import os, sys, time
 from pathlib import Path
-from agents.transfer_study.definition import Job
+from agents.transfer_study.definition import StudyRun
 from agents.transfer_study.jobs import run_jobs
 
 OUT = Path(sys.argv[1])
@@ -42,7 +42,7 @@ def worker(job):
     return {}
 
 if __name__ == "__main__":
-    jobs = [Job("zero", 0, 0, seed) for seed in range(20)]
+    jobs = [StudyRun("zero", 0, 0, seed) for seed in range(20)]
     print(len(run_jobs(jobs, worker, OUT, executor="processes", workers=2, progress=lambda line: None)), "failed")
 """
 

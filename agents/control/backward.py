@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.simulator import Array
+
 from .cost import Expansion
 
-Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 

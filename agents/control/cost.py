@@ -13,13 +13,10 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.objective import Objective
-from softgym_envs.core.simulator import Simulator, check_array
-
-Array = NDArray[np.float64]
+from softgym_envs.core.simulator import Array, Simulator, check_array
 
 
 class Expansion(NamedTuple):

@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
+from softgym_envs.core.simulator import Array
 from softgym_envs.core.transcription import casadi
-
-Array = NDArray[np.float64]
 
 
 def minimum_jerk(start: Array, end: Array, steps: int, rates: Sequence[tuple[int, int]] = (), dt: float = 1.0) -> Array:

@@ -23,15 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator, check_number
+from softgym_envs.core.simulator import Array, Simulator, check_number
 
 from .cost import Cost, Expansion
 from .linear_gaussian import Controller, FittedDynamics, fit_dynamics, kl_bounded_step, predict
 from .plan import (
     CountedSimulator,
-    IterLog,
-    Outcome,
     Plan,
+    PlanLog,
+    PlanOutcome,
     Run,
     UnstablePlanError,
     check_start,
@@ -39,8 +39,6 @@ from .plan import (
     roll_policy,
     total_cost,
 )
-
-Array = NDArray[np.float64]
 
 MINIMUM_ROLLOUTS = 4
 """Least successful rollouts for a fit."""
@@ -83,11 +81,11 @@ def plan_gps(
     substeps: int = 1,
     parameters: Parameters | None = None,
     options: GPSOptions | None = None,
-    callback: Callable[[IterLog], None] | None = None,
+    callback: Callable[[PlanLog], None] | None = None,
 ) -> Plan:
     """Minimise sum_t l_t(x_t, u_t) from one state, from rollouts only.
 
-    The plan is the best noise-free rollout seen, with its controller's gains; `IterLog.cost` is the cost of each
+    The plan is the best noise-free rollout seen, with its controller's gains; `PlanLog.cost` is the cost of each
     iteration's noise-free rollout. Simulator steps: (iterations x rollouts + 1) T substeps, the + 1 for the last controller.
 
     Args:
@@ -99,7 +97,7 @@ def plan_gps(
         substeps: Physics steps per control step.
         parameters: Parameters of one row.
         options: See `GPSOptions`.
-        callback: Called with every `IterLog`.
+        callback: Called with every `PlanLog`.
 
     Raises:
         ShapeError: `state` or `controls` have a wrong shape or are not finite.
@@ -107,7 +105,7 @@ def plan_gps(
     """
     options = options or GPSOptions()
     state, controls = check_start(simulator, state, controls)
-    search = _Search(CountedSimulator(simulator, substeps), cost, options, rng, parameters, state)
+    search = _GpsSearch(CountedSimulator(simulator, substeps), cost, options, rng, parameters, state)
     return search.run(controls, callback)
 
 
@@ -130,7 +128,7 @@ class _Problem(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Search:
+class _GpsSearch:
     """Parameters of one call of `plan_gps`."""
 
     simulator: CountedSimulator
@@ -145,9 +143,9 @@ class _Search:
         self.limits = self.simulator.simulator.control_bounds
         self.began = time.perf_counter()
 
-    def run(self, controls: Array, callback: Callable[[IterLog], None] | None) -> Plan:
+    def run(self, controls: Array, callback: Callable[[PlanLog], None] | None) -> Plan:
         """Run all iterations, then one noise-free rollout of the last controller."""
-        sampler, multiplier, log = self.first(controls), 1.0, list[IterLog]()
+        sampler, multiplier, log = self.first(controls), 1.0, list[PlanLog]()
         best: tuple[float, Run, Array] | None = None
         problem: _Problem | None = None
         predicted, eta, previous = 0.0, 0.0, np.inf
@@ -226,12 +224,12 @@ class _Search:
         promised = predict(model, cost, old.controller, old.controller)[0] - predict(model, cost, new, old.controller)[0]
         return old._replace(controller=new), promised, eta
 
-    def entry(self, iteration: int, cost: float, expected: float, actual: float, multiplier: float, eta: float) -> IterLog:
+    def entry(self, iteration: int, cost: float, expected: float, actual: float, multiplier: float, eta: float) -> PlanLog:
         """One line of the log."""
         seconds = time.perf_counter() - self.began
-        return IterLog(iteration, cost, expected, actual, self.options.kl_step * multiplier, eta, seconds, self.simulator.steps)
+        return PlanLog(iteration, cost, expected, actual, self.options.kl_step * multiplier, eta, seconds, self.simulator.steps)
 
-    def plan(self, best: tuple[float, Run, Array], log: tuple[IterLog, ...]) -> Plan:
+    def plan(self, best: tuple[float, Run, Array], log: tuple[PlanLog, ...]) -> Plan:
         """The best run as a plan."""
         _, run, gains = best
         costs = self.cost.value(run.states, run.controls)[0]
@@ -243,7 +241,7 @@ class _Search:
             gains,
             np.zeros_like(run.controls[0]),
             costs,
-            Outcome.MAX_ITERATIONS,
+            PlanOutcome.MAX_ITERATIONS,
             log,
             self.simulator.steps,
         )

@@ -18,19 +18,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator, check_number
+from softgym_envs.core.simulator import Array, Simulator, check_number
 
 from .backward import LocalModel, Step, Trajectories, backward_pass
 from .cost import Cost
 from .plan import (
     CountedSimulator,
-    IterLog,
-    Outcome,
     Plan,
+    PlanLog,
+    PlanOutcome,
     UnstablePlanError,
     check_start,
     control_scale,
@@ -38,8 +37,6 @@ from .plan import (
     total_cost,
 )
 from .run_slopes import run_slopes
-
-Array = NDArray[np.float64]
 
 STEP_SIZES = 10.0 ** -np.linspace(0.0, 3.0, 8)
 DAMPING_FACTOR = 10.0
@@ -91,7 +88,7 @@ def plan_ilqg(
     substeps: int = 1,
     parameters: Parameters | None = None,
     options: ILQGOptions | None = None,
-    callback: Callable[[IterLog], None] | None = None,
+    callback: Callable[[PlanLog], None] | None = None,
 ) -> Plan:
     """Minimise sum_t l_t(x_t, u_t) over the controls from one state, within the control limits.
 
@@ -104,19 +101,19 @@ def plan_ilqg(
         parameters: Parameters. With E rows the plan is robust: one policy for all rows, its cost the mean over them, its
             reference trajectory that of row 0 (put the best estimate there, samples of the posterior after it).
         options: See `ILQGOptions`.
-        callback: Called with every `IterLog`, for a progress display; it may raise KeyboardInterrupt.
+        callback: Called with every `PlanLog`, for a progress display; it may raise KeyboardInterrupt.
 
     Raises:
         ShapeError: `state` or `controls` have a wrong shape or are not finite.
         UnstablePlanError: The simulation already fails under the initial controls.
     """
     state, controls = check_start(simulator, state, controls)
-    search = _Search(CountedSimulator(simulator, substeps), cost, options or ILQGOptions(), parameters, state)
+    search = _IlqgSearch(CountedSimulator(simulator, substeps), cost, options or ILQGOptions(), parameters, state)
     return search.run(controls, callback)
 
 
 @dataclass(eq=False)
-class _Search:
+class _IlqgSearch:
     """Parameters of one call of `plan_ilqg`."""
 
     simulator: CountedSimulator
@@ -137,8 +134,8 @@ class _Search:
         """Parameters of repeats x E rows, the ensemble running fastest."""
         return self.kind.from_vector(np.tile(self.parameter_values, (repeats, 1)))
 
-    def run(self, controls: Array, callback: Callable[[IterLog], None] | None) -> Plan:
-        """Iterate until an `Outcome`."""
+    def run(self, controls: Array, callback: Callable[[PlanLog], None] | None) -> Plan:
+        """Iterate until an `PlanOutcome`."""
         runs = self.start(controls)
         gains = np.zeros((*controls.shape, self.simulator.simulator.n))
         feedforward = np.zeros_like(controls)
@@ -146,7 +143,7 @@ class _Search:
         for iteration in range(self.options.max_iterations):
             model = self.local_model(runs)
             if not model.finite:
-                outcome = Outcome.NOT_FINITE
+                outcome = PlanOutcome.NOT_FINITE
                 break
             runs, gains, feedforward, entry, outcome = self.improve(runs, model, gains, damping, iteration)
             log.append(entry)
@@ -163,7 +160,7 @@ class _Search:
             gains,
             feedforward,
             runs.values.mean(axis=0),
-            Outcome.MAX_ITERATIONS if outcome is None else outcome,
+            PlanOutcome.MAX_ITERATIONS if outcome is None else outcome,
             tuple(log),
             self.simulator.steps,
         )
@@ -209,7 +206,7 @@ class _Search:
 
     def improve(
         self, runs: Trajectories, model: LocalModel, gains: Array, damping: float, iteration: int
-    ) -> tuple[Trajectories, Array, Array, IterLog, Outcome | None]:
+    ) -> tuple[Trajectories, Array, Array, PlanLog, PlanOutcome | None]:
         """Raise the damping until a step lowers the cost; the derivatives stay, so a retry costs only rollouts.
 
         Returns runs, gains (T, nu, n), remaining feedforward (T, nu), log entry, and the outcome if this was the end.
@@ -226,7 +223,7 @@ class _Search:
                 entry = self.entry(iteration, best.cost, expected, gain, best.alpha, float(mus[best.trial]))
                 left = (1.0 - best.alpha) * step.k[best.trial] * self.scale
                 done = promised <= negligible and mus[0] <= self.options.damping
-                return best.runs, best.gains, left, entry, Outcome.CONVERGED if done else None
+                return best.runs, best.gains, left, entry, PlanOutcome.CONVERGED if done else None
             if promised <= negligible or mus[-1] >= DAMPING_RANGE[1]:
                 break
             damping = float(mus[-1]) * DAMPING_FACTOR
@@ -236,7 +233,7 @@ class _Search:
         entry = self.entry(iteration, before, promised, 0.0, 0.0, float(mus[-1]))
         if self.members == 1:  # nothing moved, so these are the gains of the present trajectory
             gains = step.K[0] * self.scale[:, None]
-        outcome = Outcome.CONVERGED if promised <= negligible else Outcome.STALLED
+        outcome = PlanOutcome.CONVERGED if promised <= negligible else PlanOutcome.STALLED
         return runs, gains, step.k[0] * self.scale, entry, outcome
 
     def solve(self, runs: Trajectories, model: LocalModel, gains: Array, damping: Array) -> Step:
@@ -244,7 +241,7 @@ class _Search:
         lower, upper = self.box(runs.controls[0])
         return backward_pass(model, damping, lower, upper, gains / self.scale[:, None])
 
-    def search(self, runs: Trajectories, step: Step, gains: Array) -> _Best:
+    def search(self, runs: Trajectories, step: Step, gains: Array) -> _LineSearch:
         """Line search: closed-loop rollouts of every damping and step size, M x J x E rows in one batch."""
         trials, horizon, nu = step.k.shape
         rows, sizes, E = trials * len(STEP_SIZES), len(STEP_SIZES), self.members
@@ -268,15 +265,15 @@ class _Search:
         index = int(np.argmin(costs))
         part = slice(index * E, (index + 1) * E)
         kept = Trajectories(rolled.states[part], rolled.controls[part], values[part])
-        return _Best(float(costs[index]), float(alpha[index]), index // sizes, kept, K[index])
+        return _LineSearch(float(costs[index]), float(alpha[index]), index // sizes, kept, K[index])
 
-    def entry(self, iteration: int, cost: float, expected: float, actual: float, alpha: float, damping: float) -> IterLog:
+    def entry(self, iteration: int, cost: float, expected: float, actual: float, alpha: float, damping: float) -> PlanLog:
         """One line of the log."""
         seconds = time.perf_counter() - self.began
-        return IterLog(iteration, cost, expected, actual, alpha, damping, seconds, self.simulator.steps)
+        return PlanLog(iteration, cost, expected, actual, alpha, damping, seconds, self.simulator.steps)
 
 
-class _Best(NamedTuple):
+class _LineSearch(NamedTuple):
     cost: float
     alpha: float
     trial: int

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from softgym_envs.core.simulator import Array
 
 from .cost import Expansion
-
-Array = NDArray[np.float64]
 
 RIDGES = 10.0 ** np.arange(-4.0, 5.0)
 LEAST_VARIANCE = 1e-6
 """Least variance of a direction over the widest one's; narrower ones are raised to it: no slope is fitted to rounding."""
-WINDOWS = (2, 5, 15, 10**9)
+NEIGHBOUR_WINDOWS = (2, 5, 15, 10**9)
 """Half widths [control steps] of the neighbourhoods to choose the prior from."""
 ETA_RANGE = (1e-6, 1e12)
 
@@ -63,7 +62,7 @@ def fit_dynamics(dx: Array, du: Array, after: Array) -> FittedDynamics:
     weight, basis = np.linalg.eigh(v @ np.swapaxes(v, 1, 2))  # Gram matrices (T, N, N)
     weight = np.maximum(weight, 0.0)
     best, ridge, W0, projected = np.inf, RIDGES[-1], np.zeros((horizon, d, n)), y
-    for window in sorted({min(w, horizon) for w in WINDOWS}):
+    for window in sorted({min(w, horizon) for w in NEIGHBOUR_WINDOWS}):
         prior = _neighbours(v, y, window)
         rest = np.swapaxes(basis, 1, 2) @ (y - v @ prior)
         for candidate in RIDGES:

@@ -13,10 +13,9 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator, check_array, check_number
+from softgym_envs.core.simulator import Array, Simulator, check_array, check_number
 
 from .cost import Cost
 from .ilqg import ILQGOptions, plan_ilqg
@@ -31,8 +30,6 @@ from .plan import (
     spline_matrix,
     total_cost,
 )
-
-Array = NDArray[np.float64]
 
 
 @dataclass(eq=False)

@@ -20,17 +20,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError, ShapeError, shown
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Symbolic, as_numbers, check_array, check_number
+from softgym_envs.core.simulator import Array, Symbolic, as_numbers, check_array, check_number
 from softgym_envs.core.transcription import Arc, Decisions, Symbols, Transcription, casadi
 
 from .first_guess import driving_controls, minimum_jerk, rates_of, resample
 
-Array = NDArray[np.float64]
 MOST_NODES = 90_000
 """Most nodes of expressions to write out for all steps; longer programs take longer to build than it saves in solving them."""
 NEAREST, MISSED = 1e4, 1e-2
@@ -143,7 +141,7 @@ class OptimalMotion:
     objective: float
     solved: bool
     message: str
-    """Outcome in one sentence."""
+    """PlanOutcome in one sentence."""
     iterations: int
     build_seconds: float
     """Processor time to build the program and its derivatives."""

@@ -11,22 +11,19 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.base import embedded
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.mismatch import seen
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import IntArray, Linearization, Simulator, check_array, check_number, finite_differences
-
-Array = NDArray[np.float64]
+from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator, check_array, check_number, finite_differences
 
 
 class UnstablePlanError(OptionError):
     """The simulation fails under the initial controls of a planner."""
 
 
-class Outcome(IntEnum):
+class PlanOutcome(IntEnum):
     """Reason why a planner stopped, and advice for each."""
 
     CONVERGED = 0
@@ -45,7 +42,7 @@ class Outcome(IntEnum):
         )[self]
 
 
-class IterLog(NamedTuple):
+class PlanLog(NamedTuple):
     """One iteration of a planner."""
 
     iteration: int
@@ -165,8 +162,8 @@ class Plan:
     """(T, nu): the step that the last iteration would still take."""
     costs: Array
     """(T+1,)"""
-    outcome: Outcome
-    log: tuple[IterLog, ...]
+    outcome: PlanOutcome
+    log: tuple[PlanLog, ...]
     steps: StepCount
     """Simulator steps spent on planning."""
 
@@ -178,7 +175,7 @@ class Plan:
     @property
     def converged(self) -> bool:
         """Whether the planner's own test of convergence was met."""
-        return self.outcome is Outcome.CONVERGED
+        return self.outcome is PlanOutcome.CONVERGED
 
     @property
     def horizon(self) -> int:

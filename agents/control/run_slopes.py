@@ -12,13 +12,11 @@ Legend: T control steps, nx state, n tangent, nu control.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Array
 
 from .plan import CountedSimulator, control_scale
-
-Array = NDArray[np.float64]
 
 SMALLEST = 1e-6
 """Singular value of reachable changes, over the largest, below which a direction counts as not reachable."""

@@ -19,17 +19,15 @@ from itertools import zip_longest
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator, check_number
+from softgym_envs.core.simulator import Array, Simulator, check_number
 from softgym_envs.core.task import RemembersControls, Task
 
 from .mpc import mix
 from .plan import check_splines, spline_matrix
 
-Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
 
 

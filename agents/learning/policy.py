@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, shown
 from softgym_envs.core.files import write_atomically
 
-from ..policies import ACTIVATIONS, MOST_BYTES, Network, check_layers, load_network, observed_with, pretrained
+from ..policies import ACTIVATIONS, MOST_WEIGHT_BYTES, Network, check_layers, load_network, observed_with, pretrained
 
 if TYPE_CHECKING:
     import torch
@@ -86,8 +86,8 @@ def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             for part in ("policy.pth", "data"):
-                if archive.getinfo(part).file_size > MOST_BYTES:
-                    raise FileFormatError(f"{path}: {part} is larger than {MOST_BYTES / 2**20:.0f} MB")
+                if archive.getinfo(part).file_size > MOST_WEIGHT_BYTES:
+                    raise FileFormatError(f"{path}: {part} is larger than {MOST_WEIGHT_BYTES / 2**20:.0f} MB")
             weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
             settings = json.loads(archive.read("data"))
     except FileFormatError:

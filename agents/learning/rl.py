@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import write_json
@@ -42,8 +41,6 @@ from .evaluation import Evaluation
 from .policy import save_policy
 from .shared_policy import SharedPolicy, views_of
 from .vec_env import SB3VecEnv
-
-Array = NDArray[np.float64]
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
 

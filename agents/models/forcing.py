@@ -15,17 +15,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters, param
-from softgym_envs.core.simulator import IntArray, Linearization
+from softgym_envs.core.simulator import Array, IntArray, Linearization
 
 from ..control.cost import Cost, Expansion
 from ..control.plan import Plan
 from .wrapper import Wrapper
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

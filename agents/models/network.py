@@ -16,11 +16,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
 from softgym_envs.core.parameters import Parameters, param
-from softgym_envs.core.simulator import IntArray, Linearization, Simulator, finite_differences
+from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator, finite_differences
 from softgym_envs.core.trajectory import TrajectorySet
 
 try:
@@ -30,9 +29,7 @@ except ImportError as error:
 
 from .wrapper import Wrapper
 
-Array = NDArray[np.float64]
-
-SPEED_LIMIT = 1e3
+NETWORK_SPEED_LIMIT = 1e3
 """Steps beyond this many standard deviations of the data's steps count as diverged."""
 DIFFERENCE = 1e-2
 """Half width of differences through networks, which calculate in 32 bits."""
@@ -169,7 +166,7 @@ class NetworkSimulator(Wrapper):
         mean, std = self.networks.outputs
         for _ in range(substeps):
             scaled = self.networks.predict(np.concatenate([x, control], axis=1), chosen)
-            bad = np.logical_not((np.abs(scaled) < SPEED_LIMIT).all(axis=1))
+            bad = np.logical_not((np.abs(scaled) < NETWORK_SPEED_LIMIT).all(axis=1))
             status = np.where(bad, 1, status).astype(np.int32)
             x = self.simulator.retract(x, np.where(bad[:, None], 0.0, mean + std * scaled))
         return np.where((status != 0)[:, None], state, x), status

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.base import repeat_steps
 from softgym_envs.core.parameters import Option, Parameters
-from softgym_envs.core.simulator import IntArray, Linearization, Simulator
-
-Array = NDArray[np.float64]
+from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ Float32 = NDArray[np.float32]
 
 FOLDER = Path(__file__).parent
 """Folder of the files."""
-MOST_BYTES = 512 * 2**20
+MOST_WEIGHT_BYTES = 512 * 2**20
 """Largest memory of a policy's weights."""
 WRITTEN = (1980, 1, 1, 0, 0, 0)
 """Date of the parts of an archive: equal weights give equal files."""
@@ -115,8 +115,8 @@ def load_network(path: Path) -> Network:
     document = read_json(path.with_suffix(".json"))
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(part.file_size for part in archive.infolist()) > MOST_BYTES:
-                raise FileFormatError(f"{path}: its weights are larger than {MOST_BYTES / 2**20:.0f} MB")
+            if sum(part.file_size for part in archive.infolist()) > MOST_WEIGHT_BYTES:
+                raise FileFormatError(f"{path}: its weights are larger than {MOST_WEIGHT_BYTES / 2**20:.0f} MB")
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
     except FileFormatError:

@@ -30,7 +30,7 @@ class Condition:
     """Model "drawn": every identified parameter is the ground truth's times or over this factor, by a coin per seed."""
 
 
-MOST = 10_000
+MOST_REPEATS = 10_000
 """Most data sets, and seeds, of a study."""
 
 
@@ -81,8 +81,8 @@ class Repeats:
         for name in ("datasets", "seeds", "starts"):
             check_number(name, getattr(self, name), low=1)
         for name in ("datasets", "seeds"):
-            if getattr(self, name) > MOST:
-                raise OptionError(f"{name} is {getattr(self, name)}, allowed are at most {MOST}")
+            if getattr(self, name) > MOST_REPEATS:
+                raise OptionError(f"{name} is {getattr(self, name)}, allowed are at most {MOST_REPEATS}")
         check_number("seed", self.seed, low=0)
 
 
@@ -171,7 +171,7 @@ class Study:
         """Main budget."""
         return self.budgets[0]
 
-    def jobs(self, conditions: dict[str, Condition]) -> tuple[Job, ...]:
+    def jobs(self, conditions: dict[str, Condition]) -> tuple[StudyRun, ...]:
         """All runs; conditions without data run once per seed.
 
         Raises:
@@ -185,7 +185,7 @@ class Study:
             for budget in self.budgets if name in self.curve and condition.budgeted else self.budgets[:1]:
                 for dataset in range(self.repeats.datasets if condition.data else 1):
                     found += [
-                        Job(name, budget if condition.budgeted else 0, dataset, seed) for seed in range(self.repeats.seeds)
+                        StudyRun(name, budget if condition.budgeted else 0, dataset, seed) for seed in range(self.repeats.seeds)
                     ]
         return tuple(found)
 
@@ -194,7 +194,7 @@ GROUPS: dict[str, Any] = {"repeats": Repeats, "planning": Planning}
 """Tables of a study -> their classes."""
 
 
-class Job(NamedTuple):
+class StudyRun(NamedTuple):
     """One run."""
 
     condition: str

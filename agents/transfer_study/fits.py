@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, FileFormatError, shown
 from softgym_envs.core.files import read_json, write_json
@@ -18,9 +17,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory
 from .definition import Study
 from .task import Identified, TransferTask
 
-Array = NDArray[np.float64]
-
-HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
+ERROR_HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """[s] of prediction errors."""
 POSTERIOR_SAMPLES = 64
 
@@ -165,7 +162,7 @@ def prediction_errors(
     if not test:
         return {}
     found: dict[str, list[list[float]]] = {name: [] for name in (*parameter_values, "persistence")}
-    for horizon in HORIZONS:
+    for horizon in ERROR_HORIZONS:
         some = [t for t in test if round(horizon / t.period) <= t.num_steps]
         for name in found if some else ():
             values = [

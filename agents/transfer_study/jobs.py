@@ -29,23 +29,23 @@ from typing import Any, Literal, NamedTuple
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_json
 
-from .definition import GROUPS, Job, Study, Threshold
+from .definition import GROUPS, Study, StudyRun, Threshold
 
 Executor = Literal["serial", "processes", "ray"]
-Worker = Callable[[Job], dict[str, Any]]
+Worker = Callable[[StudyRun], dict[str, Any]]
 Progress = Callable[[str], None]
-Call = tuple[Job, Worker, Path]
-Results = Generator[tuple[Job, str], None, None]
+Call = tuple[StudyRun, Worker, Path]
+Results = Generator[tuple[StudyRun, str], None, None]
 """Finished runs, each with the message of its error, or ""."""
 
-AGAIN = "remove it, and the same command runs it again"
+REMOVE_IT = "remove it, and the same command runs it again"
 """Advice for a damaged file of a run."""
 
 
 class Failure(NamedTuple):
     """A failed run."""
 
-    job: Job
+    job: StudyRun
     message: str
 
 
@@ -107,7 +107,7 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[StudyRun],
     worker: Worker,
     out: Path,
     *,
@@ -144,7 +144,7 @@ def run_jobs(
     return tuple(failures)
 
 
-def run_one(job: Job, worker: Worker, out: Path) -> str:
+def run_one(job: StudyRun, worker: Worker, out: Path) -> str:
     """Run one job and write its file; returns the message of its error, or ""."""
     began = time.perf_counter()
     try:
@@ -229,12 +229,12 @@ def _one_thread() -> Iterator[None]:
 # --- files --------------------------------------------------------------------------------------------------------------
 
 
-def record_path(out: Path, job: Job) -> Path:
+def record_path(out: Path, job: StudyRun) -> Path:
     """File of a run."""
     return out / "runs" / f"{job.name}.json"
 
 
-def read_records(out: Path, jobs: Sequence[Job]) -> dict[Job, dict[str, Any]]:
+def read_records(out: Path, jobs: Sequence[StudyRun]) -> dict[StudyRun, dict[str, Any]]:
     """Records of the finished jobs.
 
     Raises:
@@ -252,13 +252,13 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         record = read_json(path)
     except FileFormatError as error:
-        raise FileFormatError(f"{error}; {AGAIN}") from error
+        raise FileFormatError(f"{error}; {REMOVE_IT}") from error
     numbers = [record.get(name) for name in ("cost", "failed")]
     numbers += [record[name] for name in ("model_cost", "seconds") if record.get(name) is not None]
     numbers += _values(record.get("measures"))
     numbers += record["ground_truth_steps"].values() if isinstance(record.get("ground_truth_steps"), dict) else [None]
     if not all(isinstance(number, (int, float)) and abs(number) < sys.float_info.max for number in numbers):
-        raise FileFormatError(f"{path} is no record of a run: it lacks a number; {AGAIN}")
+        raise FileFormatError(f"{path} is no record of a run: it lacks a number; {REMOVE_IT}")
     return record
 
 

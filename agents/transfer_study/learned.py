@@ -11,7 +11,7 @@ from ..learning.evaluation import evaluate
 from ..learning.policy import policy_of
 from ..learning.rl import NUM_ENVS, LearningPoint, Training, settings, train
 from .conditions import CONDITIONS, NOTHING
-from .definition import Job, Study
+from .definition import Study, StudyRun
 from .fits import MODEL, EmpiricalParameters, identify, stream
 from .task import TransferTask
 
@@ -37,7 +37,7 @@ class PolicyWorker:
     ground_truth: Mapping[str, Any] = field(default_factory=lambda: {"backend": "mujoco"})
     """Keywords that make an environment the ground truth."""
 
-    def __call__(self, job: Job) -> dict[str, Any]:
+    def __call__(self, job: StudyRun) -> dict[str, Any]:
         """Train, evaluate, return the record; the cost is minus the return."""
         keywords, steps, spent = self.environment(job)
         model: BaseAlgorithm | None = None
@@ -71,7 +71,7 @@ class PolicyWorker:
             "detail": {"curve": [list(point) for point in curve]},
         }
 
-    def training(self, job: Job, steps: int, keywords: Mapping[str, Any]) -> Training:
+    def training(self, job: StudyRun, steps: int, keywords: Mapping[str, Any]) -> Training:
         """Training of at most `steps` control steps: PPO learns from whole batches, so few steps mean few, short rows."""
         usual = settings(self.algorithm, self.settings).get("n_steps", 1)
         rows = min(NUM_ENVS[self.algorithm], max(steps // 64, 1))
@@ -82,7 +82,7 @@ class PolicyWorker:
         both = {**self.common, **keywords}
         return Training(self.env_id, whole, self.algorithm, both, rows, seed=seed, overrides=overrides)
 
-    def environment(self, job: Job) -> tuple[dict[str, Any], int, dict[str, int]]:
+    def environment(self, job: StudyRun) -> tuple[dict[str, Any], int, dict[str, int]]:
         """Keywords of the training's environment, control steps, and the ground truth's steps spent on it."""
         study, nothing = self.study, {"train": 0, "validation": 0}
         keywords: dict[str, Any]

@@ -10,21 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Array, Simulator
 
 from ..control.cost import Cost
 from ..control.plan import in_simulator, own_entries
 from ..models.borrowed import BorrowedSlopes
 from ..models.forcing import ClockCost, ForcedSimulator
-from .definition import Condition, Job, Study
+from .definition import Condition, Study, StudyRun
 from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, full_states, identify, stream
 from .task import Identified, TransferTask
-
-Array = NDArray[np.float64]
 
 SHORT_HORIZON = 8
 """Horizon of receding-horizon conditions in control steps."""
@@ -68,7 +65,7 @@ class Model:
         return None if self.parameters is None else self.parameters.row(0)
 
 
-def build_model(case: TransferTask, study: Study, job: Job, condition: Condition, out: Path) -> Model:
+def build_model(case: TransferTask, study: Study, job: StudyRun, condition: Condition, out: Path) -> Model:
     """The model of a condition; conditions with data read or make the fit of their data set."""
     settings, rng = study.planning, stream(study, MODEL, job.budget, job.dataset, job.seed)
     if condition.model == "ground_truth":

@@ -15,7 +15,7 @@ from softgym_envs.core.simulator import Simulator
 
 from ..control.plan import Run, total_cost
 from .conditions import CONDITIONS
-from .definition import Job, Study
+from .definition import Study, StudyRun
 from .fits import STARTS, stream
 from .models import build_model
 from .planner import Planner
@@ -30,7 +30,7 @@ class PlanWorker:
     study: Study
     out: Path
 
-    def __call__(self, job: Job) -> dict[str, Any]:
+    def __call__(self, job: StudyRun) -> dict[str, Any]:
         """Plan in the condition's model, run on the ground truth, return the record."""
         condition = CONDITIONS[job.condition]
         model = build_model(self.case, self.study, job, condition, self.out)
@@ -53,7 +53,7 @@ class PlanWorker:
             "detail": {**model.detail, **chosen.detail},
         }
 
-    def _keep(self, job: Job, run: Run) -> None:
+    def _keep(self, job: StudyRun, run: Run) -> None:
         """Write states (T+1, nx) and controls (T, nu) on the ground truth from the unperturbed start, for pictures."""
         kept = {"states": run.states[0].tolist(), "controls": run.controls[0].tolist()}
         write_json(self.out / "replays" / f"{job.name}.json", kept)

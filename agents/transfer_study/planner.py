@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.scenario import BatchPolicy
-from softgym_envs.core.simulator import Simulator, is_exact
+from softgym_envs.core.simulator import Array, Simulator, is_exact
 
 from ..control.gps import MINIMUM_ROLLOUTS, GPSOptions, plan_gps
 from ..control.ilqg import ILQGOptions, plan_ilqg
@@ -33,12 +32,10 @@ from ..control.plan import (
 )
 from ..models.borrowed import BorrowedSlopes
 from .conditions import CONDITIONS
-from .definition import Job, Planning, Study
+from .definition import Planning, Study, StudyRun
 from .fits import PLANNING, SELECTION, STARTS, stream
 from .models import SHORT_HORIZON, Model
 from .task import TransferTask
-
-Array = NDArray[np.float64]
 
 SAMPLES = 16
 """Samples of MPPI per round."""
@@ -79,7 +76,7 @@ class Planner:
 
     case: TransferTask
     study: Study
-    job: Job
+    job: StudyRun
     model: Model
 
     @property

@@ -57,10 +57,10 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def markdown(summary: Summary) -> str:
-    """The table and the diagnostics as Markdown."""
+    """The table and the thresholds as Markdown."""
     head, rows = table(summary)
     lines = [f"# Transfer study: {summary.study.name}", "", f"**{summary.headline}**", ""]
-    lines += [f"- {v.text}" for v in summary.diagnostics]
+    lines += [f"- {v.text}" for v in summary.thresholds]
     lines += [f"- {summary.saturation}"] * bool(summary.saturation)
     lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing]
     lines += [f"- {fit.text}" for fit in summary.fits] + [""]
@@ -91,15 +91,15 @@ def to_json(summary: Summary, out: Path) -> dict[str, Any]:
     for a in summary.conditions:
         entry = {k: v._asdict() if isinstance(v, Interval) else v for k, v in vars(a).items()}
         conditions.append(entry)
-    diagnostics = [
+    results = [
         {"threshold": vars(v.threshold), "found": v.found._asdict() if v.found else None, "passed": v.passed, "text": v.text}
-        for v in summary.diagnostics
+        for v in summary.thresholds
     ]
     runs = list(read_records(out, summary.study.jobs(CONDITIONS)).values())
     return {
         "headline": summary.headline,
         "conditions": conditions,
-        "diagnostics": diagnostics,
+        "thresholds": results,
         "errors": summary.errors,
         "fits": [fit._asdict() for fit in summary.fits],
         "runs": runs,
@@ -135,11 +135,9 @@ def render(summary: Summary, provenance: dict[str, str], images: tuple[str, ...]
     """
     plots = {name: embed(figure) for name, draw in FIGURES.items() if (figure := draw(summary)) is not None}
     head, rows = table(summary)
-    broken, kept = bool(summary.unequal) or "FAILED" in summary.headline, summary.headline.startswith("All")
-    level = "failure" if broken else "ok" if kept and not any(fit.failed for fit in summary.fits) else "warning"
     groups = {**vars(summary.study.repeats), **vars(summary.study.planning)}
     settings = {k: v for k, v in vars(summary.study).items() if k not in ("thresholds", "repeats", "planning")} | groups
     return render_page(
-        Path(__file__).parent / "templates" / "transfer.html", s=summary, headline=summary.headline, level=level, head=head,
-        rows=rows, plots=plots, intervals=intervals(summary.study), provenance=provenance, settings=settings, images=images,
+        Path(__file__).parent / "templates" / "transfer.html", s=summary, head=head, rows=rows,
+        plots=plots, intervals=intervals(summary.study), provenance=provenance, settings=settings, images=images,
     )  # fmt: skip

@@ -11,15 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from softgym_envs.core.errors import OptionError, ShapeError
-from softgym_envs.core.simulator import check_array
+from softgym_envs.core.simulator import Array, check_array
 
-Array = NDArray[np.float64]
-
-FEWEST = 3
+FEWEST_RUNS = 3
 """Independent runs below which there is no interval: that of two is 13 times as wide as their spread."""
 
 
@@ -72,7 +69,7 @@ def mean_of_runs(scores: Array) -> Interval:
     value = float(scores.mean())
     effects = [scores.mean(axis=1 - axis) for axis in (0, 1) if scores.shape[axis] > 1]
     count = min((len(effect) for effect in effects), default=1)
-    if count < FEWEST or np.ptp(scores) == 0:
+    if count < FEWEST_RUNS or np.ptp(scores) == 0:
         return Interval(value, None, None, tuple(map(float, scores.ravel())) if np.ptp(scores) > 0 else ())
     error = np.sqrt(sum(stats.sem(effect) ** 2 for effect in effects))
     half = float(stats.t.ppf(0.975, count - 1) * error)

@@ -1,4 +1,4 @@
-"""Computes the numbers and diagnostics of a study from its runs.
+"""Computes the numbers and threshold results of a study from its runs.
 
 A cost C becomes a *share* = (C_nothing - C) / (C_nothing - C_oracle): 0 for no control, 1 for the oracle, run by run. Table and
 report print the means of runs.
@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, FileFormatError
 from softgym_envs.core.files import read_json
+from softgym_envs.core.simulator import Array
 
 from .conditions import CONDITIONS, DOUBLED, NOMINAL, NOTHING, ORACLE
-from .definition import Job, Study, Threshold
+from .definition import Study, StudyRun, Threshold
 from .fits import read_errors
 from .jobs import read_records
 from .statistics import Interval, better, mean_of_runs, shares
-
-Array = NDArray[np.float64]
 
 BEATEN = 1.1
 """Share of the oracle's gain that is not reached by chance."""
@@ -56,7 +54,7 @@ class ConditionSummary:
 
 
 @dataclass(frozen=True)
-class Diagnostic:
+class ThresholdResult:
     """A threshold and its result."""
 
     threshold: Threshold
@@ -75,7 +73,7 @@ class Diagnostic:
 
 
 class FitNote(NamedTuple):
-    """Diagnostic of the identification of one data set."""
+    """Result of the identification of one data set."""
 
     budget: int
     dataset: int
@@ -97,7 +95,7 @@ class Summary:
     study: Study
     folder: Path
     conditions: tuple[ConditionSummary, ...]
-    diagnostics: tuple[Diagnostic, ...]
+    thresholds: tuple[ThresholdResult, ...]
     scores: dict[str, Array]
     """Condition -> costs (G, R) at the main budget."""
     errors: dict[str, list[list[float]]]
@@ -113,42 +111,70 @@ class Summary:
         return None if worst is None or best is None or costs is None else shares(costs, worst, best)
 
     @property
-    def saturation(self) -> str:
-        """Whether the oracle is one: twice its samples or steps change its mean cost by less than half its interval."""
+    def change(self) -> tuple[float, float] | None:
+        """Change of the oracle's mean cost by twice its samples or steps, and half its interval; None if not known."""
         by_name = {a.condition: a.cost for a in self.conditions}
         oracle, doubled = by_name.get(ORACLE), by_name.get(DOUBLED)
-        if oracle is None or self.study.kind == "plan":
+        if oracle is None or doubled is None or oracle.low is None or oracle.high is None:
+            return None
+        return abs(doubled.value - oracle.value), (oracle.high - oracle.low) / 2
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the oracle is one: twice its samples or steps change its mean cost by less than half its interval."""
+        return self.change is not None and self.change[0] < self.change[1]
+
+    @property
+    def saturation(self) -> str:
+        """`saturated` in words; "" where the oracle plans once."""
+        if ORACLE not in {a.condition for a in self.conditions} or self.study.kind == "plan":
             return ""
-        if doubled is None or oracle.low is None or oracle.high is None:
+        if self.change is None:
             return "oracle not known to be saturated: no run has twice its samples or steps"
-        change, half = abs(doubled.value - oracle.value), (oracle.high - oracle.low) / 2
-        word = "saturated oracle" if change < half else "UNSATURATED ORACLE"
+        word, (change, half) = "saturated oracle" if self.saturated else "UNSATURATED ORACLE", self.change
         return f"{word}: twice its samples or steps change its mean cost by {change:.3g}, half its interval is {half:.3g}"
 
     @property
-    def headline(self) -> str:
-        """One sentence: unequal training, an oracle that is beaten, thresholds, fits that their own diagnostic rejects."""
+    def doubts(self) -> str:
+        """What makes shares meaningless: unequal training, or an oracle that is beaten; "" if nothing does."""
         better = [a.text for a in self.conditions if a.share is not None and a.share.value > BEATEN]
         beaten = f"it is beaten by {', '.join(better)}" if better else ""
         if {NOTHING, ORACLE} <= set(self.scores) and self.shares(ORACLE) is None:
             beaten = "in some run it is no better than no control"
         beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: {beaten}. " if beaten else ""
-        if self.unequal:
-            told = ", ".join(f"{name} {steps:,}" for name, steps in self.unequal.items())
-            beaten = f"UNEQUAL TRAINING, no comparison: {told} physics steps. {beaten}"
-        failed = sum(fit.failed for fit in self.fits)
-        doubt = f"; {failed} of {len(self.fits)} FITS NOT TO BE USED, by their own diagnostic" if failed else ""
-        return beaten + self._promises() + doubt
+        told = ", ".join(f"{name} {steps:,}" for name, steps in self.unequal.items())
+        return f"UNEQUAL TRAINING, no comparison: {told} physics steps. {beaten}" if told else beaten
 
-    def _promises(self) -> str:
-        broken = [v for v in self.diagnostics if v.found is not None and not v.passed]
-        if broken:
-            return f"{len(broken)} of {len(self.diagnostics)} thresholds FAILED: " + "; ".join(v.threshold.text for v in broken)
-        if any(v.found is None for v in self.diagnostics) or not self.complete:
-            return "The study is not finished: runs are missing, see the table"
-        if not self.diagnostics:
-            return "No thresholds were set before the runs: this is an exploration, not a test"
-        return f"All {len(self.diagnostics)} thresholds passed"
+    @property
+    def broken(self) -> list[ThresholdResult]:
+        """Thresholds that were missed."""
+        return [result for result in self.thresholds if result.found is not None and not result.passed]
+
+    @property
+    def kept(self) -> bool:
+        """Whether there are thresholds, all runs are there, and all thresholds were reached."""
+        return bool(self.thresholds) and self.complete and all(result.passed for result in self.thresholds)
+
+    @property
+    def level(self) -> str:
+        """Level of the headline: "failure", "warning" or "ok"."""
+        if self.broken or self.unequal:
+            return "failure"
+        return "ok" if self.kept and not (self.doubts or any(fit.failed for fit in self.fits)) else "warning"
+
+    @property
+    def headline(self) -> str:
+        """One sentence: doubts, thresholds, fits that their own diagnostics reject."""
+        count, failed = len(self.thresholds), sum(fit.failed for fit in self.fits)
+        said = "No thresholds were set before the runs: this is an exploration, not a test"
+        if self.broken:
+            said = f"{len(self.broken)} of {count} thresholds FAILED: " + "; ".join(v.threshold.text for v in self.broken)
+        elif not self.complete or any(result.found is None for result in self.thresholds):
+            said = "The study is not finished: runs are missing, see the table"
+        elif self.kept:
+            said = f"All {count} thresholds passed"
+        doubt = f"; {failed} of {len(self.fits)} FITS NOT TO BE USED, by their own diagnostic" if failed else ""
+        return self.doubts + said + doubt
 
     @property
     def complete(self) -> bool:
@@ -173,7 +199,7 @@ def summarise(study: Study, out: Path) -> Summary:
     records = read_records(out, jobs)
     if not records:
         raise DataError(f"{out} holds no run of the study {study.name!r}")
-    groups: dict[tuple[str, int], list[Job]] = {}
+    groups: dict[tuple[str, int], list[StudyRun]] = {}
     for job in jobs:
         groups.setdefault((job.condition, job.budget), []).append(job)
     main = {name: study.budget if CONDITIONS[name].budgeted else 0 for name in study.conditions}
@@ -183,11 +209,11 @@ def summarise(study: Study, out: Path) -> Summary:
         for key, members in groups.items()
         if (found := _summarise_condition(study, key, members, records, scores)) is not None
     )
-    diagnostics = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
-    return Summary(study, out, conditions, diagnostics, scores, *_fits(study, out), _unequal(study, records))
+    results = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
+    return Summary(study, out, conditions, results, scores, *_fits(study, out), _unequal(study, records))
 
 
-def _unequal(study: Study, records: dict[Job, dict[str, Any]]) -> dict[str, int]:
+def _unequal(study: Study, records: dict[StudyRun, dict[str, Any]]) -> dict[str, int]:
     """Training steps by condition if they differ; those with the data's steps only, and twice the oracle's, differ by name."""
     steps: dict[str, int] = {}
     for job, record in records.items():
@@ -201,7 +227,7 @@ def _unequal(study: Study, records: dict[Job, dict[str, Any]]) -> dict[str, int]
     return steps if len(set(steps.values())) > 1 else {}
 
 
-def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None:
+def _matrix(jobs: list[StudyRun], records: dict[StudyRun, dict[str, Any]]) -> Array | None:
     """Costs (G, R) over data sets and the seeds complete in all of them; None if there are none."""
     datasets = sorted({job.dataset for job in jobs})
     seeds = [s for s in sorted({job.seed for job in jobs}) if all(j in records for j in jobs if j.seed == s)]
@@ -212,7 +238,7 @@ def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None
 
 
 def _summarise_condition(
-    study: Study, key: tuple[str, int], jobs: list[Job], records: dict[Job, dict[str, Any]], scores: dict[str, Array]
+    study: Study, key: tuple[str, int], jobs: list[StudyRun], records: dict[StudyRun, dict[str, Any]], scores: dict[str, Array]
 ) -> ConditionSummary | None:
     name, budget = key
     costs, there = _matrix(jobs, records), [records[job] for job in jobs if job in records]
@@ -251,7 +277,7 @@ def _shared(records: list[dict[str, Any]]) -> list[str]:
 
 def _judge(
     threshold: Threshold, conditions: tuple[ConditionSummary, ...], scores: dict[str, Array], study: Study
-) -> Diagnostic:
+) -> ThresholdResult:
     """Judge a threshold by the results at the main budget."""
     found: Interval | None = None
     if threshold.quantity == "improvement":
@@ -261,7 +287,7 @@ def _judge(
     else:
         mine = [a for a in conditions if a.condition == threshold.condition and a.budget in (0, study.budget)]
         found = mine[0].share if mine else None
-    return Diagnostic(threshold, found, found is not None and found.value >= threshold.limit)
+    return ThresholdResult(threshold, found, found is not None and found.value >= threshold.limit)
 
 
 def _fits(study: Study, out: Path) -> tuple[dict[str, list[list[float]]], tuple[FitNote, ...]]:

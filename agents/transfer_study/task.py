@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import sysid
 from softgym_envs.core.errors import DataError, OptionError
@@ -22,7 +21,7 @@ from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure
 from softgym_envs.core.scenario import BatchPolicy, Scenario, StudyScene, around_rest, by_name, held_at_random, kick_of
-from softgym_envs.core.simulator import Simulator, stable_bounds
+from softgym_envs.core.simulator import Array, Simulator, stable_bounds
 from softgym_envs.core.system import System, identity_of
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet, is_whole
@@ -32,15 +31,13 @@ from sysid.procedure.run import run_procedure
 from ..control.cost import FeatureCost
 from ..control.plan import random_controls
 
-Array = NDArray[np.float64]
-
 TESTS = 3
 """Number of recordings for prediction errors."""
 FACTOR = 4.0
 """Domain randomisation without data: parameters within this factor of the guess."""
 DEFAULT = "default"
 """Value of a stage's option in a study: the method's own default, whatever the procedure has."""
-SHARE = 0.25
+LINEAR_SHARE = 0.25
 """Domain randomisation of a parameter on a linear scale: within this share of its bounds."""
 
 
@@ -304,7 +301,7 @@ class TransferTask:
         return self.around(self.default().replace(**means), FACTOR)
 
     def around(self, center: Parameters, factor: float) -> UniformParameters:
-        """Range of domain randomisation about identified parameters; on a linear scale the factor's part of `SHARE`."""
+        """Range of domain randomisation about identified parameters; on a linear scale the factor's part of `LINEAR_SHARE`."""
         known, part, limits = self._known(), float(np.log(factor) / np.log(FACTOR)), self._limits(center)
         intervals = {}
         for name in self.identified:
@@ -313,7 +310,7 @@ class TransferTask:
             if spec.scale == "log" and name not in known:
                 ends = (value / factor, value * factor)
             else:
-                reach = part * (2.0 * known[name][1] if name in known else SHARE * (high - low))
+                reach = part * (2.0 * known[name][1] if name in known else LINEAR_SHARE * (high - low))
                 ends = (value - reach, value + reach)
             intervals[name] = (max(ends[0], low), min(ends[1], high))
         return UniformParameters(intervals)
