@@ -10,12 +10,12 @@ from helpers import HUNG
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 WARP = """
-from oracles import warp_answer as warp_check
+from oracles import warp_answer
 from softgym_envs.engines.warp import engine as warp_engine
 warp_engine.MIN_ROW_SUBSTEPS_PER_THREAD = 1
-program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
-engine = warp_engine.WarpEngine(program, warp_check.structure(), 21, 1, 2, threads=2)
-state, controls, parameters, cotangent = (np.repeat(part, 4, axis=0) for part in warp_check.question())
+program = warp_engine.KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY)
+engine = warp_engine.WarpEngine(program, warp_answer.structure(), 21, 1, 2, threads=2)
+state, controls, parameters, cotangent = (np.repeat(part, 4, axis=0) for part in warp_answer.question())
 locks = [engine._lock, warp_engine.LOADING]
 """
 ROLLOUT = """
@@ -50,7 +50,7 @@ def compute():
 """
 MUJOCO = """
 import mujoco
-from softgym_envs.core import mujoco_engine
+from softgym_envs.engines.mujoco import engine as mujoco_engine
 xml = "<mujoco><worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody></mujoco>"
 engine = mujoco_engine.MujocoEngine(
     mujoco.MjModel.from_xml_string(xml), 2, 0, np.arange(2), lambda model, parameters: None, num_threads=2

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 from helpers import HUNG
-from oracles import warp_answer as warp_check
+from oracles import warp_answer
 
 from softgym_envs.engines.threads import in_threads
 from softgym_envs.engines.warp import engine as warp_engine
@@ -77,14 +77,14 @@ def test_every_thread_finds_its_buffers_again(monkeypatch):
 
     monkeypatch.setattr(warp_engine, "MIN_ROW_SUBSTEPS_PER_THREAD", 1)
     monkeypatch.setattr(warp_engine, "Buffers", Watched)
-    program = warp_engine.KernelProgram(warp_check.check_kernel, warp_check.MEMORY)
-    engine = warp_engine.WarpEngine(program, warp_check.structure(), warp_check.WIDTH, 1, 2, threads=2)
-    asked = warp_check.question()
+    program = warp_engine.KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY)
+    engine = warp_engine.WarpEngine(program, warp_answer.structure(), warp_answer.WIDTH, 1, 2, threads=2)
+    asked = warp_answer.question()
     state, controls, parameter_values = (
         np.repeat(part, 4, axis=0) for part in (asked.state, asked.controls, asked.parameter_values)
     )
-    first = engine.rollout(state, controls, parameter_values, warp_check.SUBSTEPS)[0]
+    first = engine.rollout(state, controls, parameter_values, warp_answer.SUBSTEPS)[0]
     assert len(made) == 2
     for _ in range(3):
-        assert np.array_equal(engine.rollout(state, controls, parameter_values, warp_check.SUBSTEPS)[0], first)
+        assert np.array_equal(engine.rollout(state, controls, parameter_values, warp_answer.SUBSTEPS)[0], first)
     assert len(made) == 2

@@ -2,7 +2,7 @@
 //
 // Warp's `range` packs two whole numbers in one word, which every turn of a loop then takes apart, and an index of Warp's arrays
 // may be negative and its columns anywhere. Here a loop counts, no index is negative, and the last index walks through memory
-// without gaps, as in all arrays that `warp_buffers` makes. No number comes out otherwise, except where the compiler may fuse and
+// without gaps, as in all arrays that `buffers` makes. No number comes out otherwise, except where the compiler may fuse and
 // reorder sums and products: then by rounding.
 namespace wp {
 
@@ -20,13 +20,6 @@ inline CUDA_CALLABLE int iter_next(Steps& r)
     return now;
 }
 inline CUDA_CALLABLE bool iter_cmp(const Steps& r) { return r.step > 0 ? r.i < r.end : r.step < 0 && r.i > r.end; }
-/// Backwards, for the adjoint of `warp_check`'s kernel.
-inline CUDA_CALLABLE Steps iter_reverse(const Steps& r)
-{
-    bool none = r.step == 0 || (r.step > 0 ? r.start >= r.end : r.start <= r.end);
-    long long last = none ? r.start : r.start + (r.end - r.start - (r.step > 0 ? 1 : -1)) / r.step * r.step;
-    return Steps(last, none ? last : r.start - r.step, -r.step);
-}
 
 /// Whether x is an index in dimension n of an array whose last index walks without gaps; asked where Warp's mode is "debug".
 template <typename T> inline CUDA_CALLABLE bool inside(const array_t<T>& a, int n, int x)
