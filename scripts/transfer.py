@@ -57,7 +57,7 @@ def main(args: Args) -> int:
     given["executor"] = "ray" if args.ray else "serial" if args.workers == 1 else "processes"
     summary = agents.transfer(args.study, **given)
     print(summary.headline)
-    for text in (*(result.text for result in summary.thresholds), *(fit.text for fit in summary.fits if fit.failed)):
+    for text in (*(result.label for result in summary.thresholds), *(fit.label for fit in summary.fits if fit.failed)):
         print(text)
     print(f"report: {summary.folder / 'report.html'}")
     return int(not summary.complete)

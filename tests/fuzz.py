@@ -59,7 +59,7 @@ from softgym_envs.systems.loop.model import ARM, ARM_FILE
 from sysid.fitting import checkpoint
 from sysid.fitting.checkpoint import Journal
 from sysid.fitting.shooting import one_step
-from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
+from sysid.least_squares.levenberg import FitIteration, LevenbergState, StopReason
 from sysid.procedure.job import Job
 from sysid.procedure.run import _earlier
 
@@ -361,8 +361,8 @@ IDENTITY, SPEC = "data method", SimulatorSpec("block", 0.01)
 @cache
 def checkpoint_seed() -> dict[str, Any]:
     """Where an interrupted fit stands."""
-    log = (IterLog(0, 1.0, 1e-3, float("nan"), 0.0, True, 1.0),)
-    state = LevenbergState(np.ones(2), np.ones((1, 2)), 1.0, 1e-3, 2.0, np.ones(2), np.ones((1, 2)), log, Outcome.COST)
+    log = (FitIteration(0, 1.0, 1e-3, float("nan"), 0.0, True, 1.0),)
+    state = LevenbergState(np.ones(2), np.ones((1, 2)), 1.0, 1e-3, 2.0, np.ones(2), np.ones((1, 2)), log, StopReason.COST)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.save(Path(folder) / "a.json", IDENTITY, SPEC, Journal(1, np.ones(3), (state,), state))
         return read_json(Path(folder) / "a.json")

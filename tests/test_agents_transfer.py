@@ -202,7 +202,8 @@ def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
 def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it():
     threshold = STUDY.thresholds[0]
     said = [
-        ThresholdResult(threshold, Interval(1.0, *ends), True).text for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
+        ThresholdResult(threshold, Interval(1.0, *ends), True).label
+        for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
     ]
     assert said[0].endswith("found 1 (runs 0.5, 1.5)") and said[2].endswith("found 1 [0.99, 1.01]")
     assert said[1].endswith("found 1 [0.5, 1.5] (the interval holds the limit)")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from softgym_envs.core.procedure import in_half_steps
+from softgym_envs.core.procedure import MethodData, in_half_steps
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.systems.loop.dynamics import LoopSimulator
 from softgym_envs.systems.loop.model import ARM, FRICTION, LoopModel

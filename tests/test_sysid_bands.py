@@ -15,7 +15,7 @@ from softgym_envs.core.procedure import Procedure, Stage, StageData, StageSimula
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.initial_state import rows_unknown
-from sysid.diagnostics.prediction_intervals import SHARE, bands, scores
+from sysid.diagnostics.prediction_intervals import COVERAGE, bands, scores
 from sysid.diagnostics.validation import open_loop, trace
 from sysid.problem.recording_parameters import Commands, RecordingParameters, delayed
 from sysid.procedure.predictions import banded
@@ -42,7 +42,9 @@ def test_nine_of_ten_predictions_of_new_recordings_are_inside(measured: str) -> 
             inside.setdefault(horizon, []).extend(errors[:, 0] <= found[horizon].size)
     # Windows overlap by half: some 90 (of positions 20) independent ones at 1 s; a share of 0.9 varies by 0.03 (0.07).
     limit = 0.09 if measured == "states" else 0.2
-    assert all(abs(np.mean(held) - SHARE) < limit for held in inside.values()), {h: np.mean(held) for h, held in inside.items()}
+    assert all(abs(np.mean(held) - COVERAGE) < limit for held in inside.values()), {
+        h: np.mean(held) for h, held in inside.items()
+    }
 
 
 def test_what_was_not_measured_does_not_count() -> None:
@@ -137,7 +139,7 @@ def test_bands_of_late_commands_hold_nine_of_ten_predictions_and_do_not_shrink_w
     new = [scores(problem, LOOSE, run.window(2.0, 4.0)) for run in driven(range(100, 180), LATE, 1e-3, columns)]
     for horizon, size in ((0.5, near), (1.0, far)):
         held = sum(bool(errors[horizon][0, 0] <= size) for errors in new)
-        assert stats.binom.ppf(1e-4, len(new), SHARE) <= held <= stats.binom.ppf(1 - 1e-4, len(new), SHARE)
+        assert stats.binom.ppf(1e-4, len(new), COVERAGE) <= held <= stats.binom.ppf(1 - 1e-4, len(new), COVERAGE)
 
 
 def test_what_is_kept_back_begins_under_the_commands_before_it() -> None:

@@ -18,7 +18,7 @@ from softgym_envs.core.files import read_toml
 from sysid import FitProblem
 from sysid.fitting import checkpoint
 from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
-from sysid.least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState
+from sysid.least_squares.levenberg import FitIteration, LevenbergOptions, LevenbergState
 from sysid.procedure.identification import loaded
 from sysid.report import Seldom
 from sysid.report.files import save
@@ -71,7 +71,9 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path, monkeypatch: pyt
 def test_a_checkpoint_keeps_trials_that_could_not_be_simulated(tmp_path: Path) -> None:
     """Their ratio is minus infinity, the first one's is no number: neither is JSON."""
     file, made = tmp_path / "checkpoint.json", problem()
-    log = tuple(IterLog(k, 1.0, 1e-3, ratio, 0.0, False, 0.0) for k, ratio in enumerate((float("nan"), float("-inf"), 0.5)))
+    log = tuple(
+        FitIteration(k, 1.0, 1e-3, ratio, 0.0, False, 0.0) for k, ratio in enumerate((float("nan"), float("-inf"), 0.5))
+    )
     state = LevenbergState(np.ones(1), np.zeros((1, 0)), 1.0, 1e-3, 2.0, np.ones(1), np.zeros((0, 0)), log)
     checkpoint.save(file, "mine", made.spec, checkpoint.Journal(0, np.ones(1), (), state))
     kept = checkpoint.read(file, "mine", made.spec).state

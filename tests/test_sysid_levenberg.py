@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
-from sysid.least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from sysid.least_squares.levenberg import LevenbergOptions, LevenbergState, StopReason, levenberg_marquardt, start_state
 
 NO_BLOCKS = np.zeros((1, 0))
 FREE = np.full(2, np.inf)
@@ -146,12 +146,12 @@ def test_where_only_blocks_creep_a_fit_ends_with_constants_inside_of_their_error
         state = start_state(system, np.full(3, 50.0), np.zeros((5, 4)), options)
         ends[deviations] = levenberg_marquardt(system, state, bounds, options=options)
         assert np.all(np.abs(ends[deviations].theta - solution) < 0.01 * errors)
-    assert ends[0.01].outcome is Outcome.NOISE and ends[0.01].outcome.converged
+    assert ends[0.01].outcome is StopReason.NOISE and ends[0.01].outcome.converged
     assert 2 * len(ends[0.01].log) < len(ends[0.0].log)
     unseen = LevenbergOptions(deviations=0.01)  # of a parameter that nothing shows no error is small enough
     blind = Blocks(np.concatenate([system.j[..., :2], np.zeros((5, 30, 1))], axis=2), system.k, system.t)
     end = levenberg_marquardt(blind, start_state(blind, np.zeros(3), np.zeros((5, 4)), unseen), bounds, options=unseen)
-    assert end.outcome is not Outcome.NOISE
+    assert end.outcome is not StopReason.NOISE
 
 
 def test_only_block_unknowns_can_be_fitted() -> None:
@@ -189,7 +189,7 @@ def test_a_gain_below_rounding_is_the_end_whatever_its_sign() -> None:
         system = Rounded(lambda x, a=a, y=y: np.tanh(a @ x) - y)
         state = start_state(system, np.array([0.5, -0.5]), NO_BLOCKS, LevenbergOptions())
         end = levenberg_marquardt(system, state, (-FREE, FREE))
-        assert end.outcome is Outcome.COST
+        assert end.outcome is StopReason.COST
         assert sum(not entry.accepted for entry in end.log[-5:]) <= 1, [entry.line() for entry in end.log]
 
 
@@ -229,7 +229,10 @@ def test_small_steps_before_what_cannot_be_simulated_are_no_minimum() -> None:
         return np.array([x[0] - 2.0, 0.1 * (x[0] - 2.0) ** 2 * x[0]])
 
     free, options = (np.full(1, -np.inf), np.full(1, np.inf)), LevenbergOptions(max_iterations=200)
-    for wall, outcomes in ((1.0, {Outcome.EDGE}), (2.5, {Outcome.COST, Outcome.STEP, Outcome.GRADIENT, Outcome.ZERO})):
+    for wall, outcomes in (
+        (1.0, {StopReason.EDGE}),
+        (2.5, {StopReason.COST, StopReason.STEP, StopReason.GRADIENT, StopReason.ZERO}),
+    ):
         system = Walled(distance, wall)
         end = levenberg_marquardt(system, start_state(system, np.full(1, -4.0), NO_BLOCKS, options), free, options=options)
         assert end.outcome in outcomes and end.theta[0] == pytest.approx(min(wall, 2.0), abs=1e-3)
@@ -237,7 +240,7 @@ def test_small_steps_before_what_cannot_be_simulated_are_no_minimum() -> None:
 
 def test_running_out_of_iterations_is_said() -> None:
     end = minimise(rosenbrock, [-1.2, 1.0], (-FREE, FREE), max_iterations=2)
-    assert end.outcome is Outcome.ITERATIONS and not end.outcome.converged and "max_iterations" in end.outcome.message
+    assert end.outcome is StopReason.ITERATIONS and not end.outcome.converged and "max_iterations" in end.outcome.message
 
 
 def test_bad_settings_and_starts_are_refused() -> None:

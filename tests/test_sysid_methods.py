@@ -15,7 +15,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem
 from sysid.fitting import Method, method_of
 from sysid.fitting.innovations import InnovationOptions, _relaxed, innovations, minimised
-from sysid.least_squares.levenberg import LevenbergOptions, Outcome
+from sysid.least_squares.levenberg import LevenbergOptions, StopReason
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 QUICK: dict[str, dict[str, Any]] = {"cma_es": {"generations": 60}}
@@ -85,7 +85,7 @@ class Edge:
 
 def test_a_minimisation_ends_before_the_edge_of_the_model_and_says_so() -> None:
     end = minimised(cast(Any, Edge()), np.array([2.0]), LevenbergOptions())
-    assert end.theta[0] >= 0.5 and end.outcome is Outcome.EDGE and not end.outcome.converged
+    assert end.theta[0] >= 0.5 and end.outcome is StopReason.EDGE and not end.outcome.converged
     assert "edge" in end.outcome.message
     with pytest.raises(DataError, match="no rest"):
         minimised(cast(Any, Edge()), np.array([0.2]), LevenbergOptions())

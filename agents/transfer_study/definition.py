@@ -15,7 +15,7 @@ class Condition:
     """One way to obtain a policy."""
 
     name: str
-    text: str
+    label: str
     """Text for the table."""
     model: str
     """World of planning or training; see `.conditions.CONDITIONS`."""
@@ -56,7 +56,7 @@ class Threshold:
             raise OptionError("versus names the other condition of an improvement, and nothing else")
 
     @property
-    def text(self) -> str:
+    def label(self) -> str:
         """One line for people."""
         what = f"P(better than {self.versus})" if self.versus else f"{self.quantity} of the oracle"
         return f"{self.condition}: {what} ≥ {self.limit:g}"

@@ -31,7 +31,7 @@ def draw_scores(summary: Summary) -> Any:
         axes.plot(condition.cost.value, row, "o", color=color)
         if condition.model_cost is not None:
             axes.plot(condition.model_cost, row, "|", color=INK, markersize=12, markeredgewidth=2)
-    axes.set_yticks(range(len(conditions)), [a.text for a in conditions])
+    axes.set_yticks(range(len(conditions)), [a.label for a in conditions])
     axes.invert_yaxis()
     axes.set_xlabel("cost on the ground truth (dots: runs, bar: 95 %, tick: what the condition's own model expected)")
     plain_axes(axes)
@@ -41,7 +41,7 @@ def draw_scores(summary: Summary) -> Any:
 def draw_profile(summary: Summary) -> Any:
     """Performance profiles: fraction of runs with a share above tau."""
     found = {
-        a.text: s
+        a.label: s
         for a in _main_conditions(summary)
         if a.condition != NOTHING and (s := summary.shares(a.condition)) is not None
     }
@@ -71,11 +71,11 @@ def draw_curve(summary: Summary) -> Any:
         points = sorted((a for a in summary.conditions if a.condition == name), key=lambda a: a.budget)
         x, y = [a.budget for a in points], [a.cost.value for a in points]
         half = [0.0 if a.cost.high is None else a.cost.high - a.cost.value for a in points]
-        axes.errorbar(x, y, half, fmt="o-", color=COLORS[index % len(COLORS)], capsize=3, label=CONDITIONS[name].text)
+        axes.errorbar(x, y, half, fmt="o-", color=COLORS[index % len(COLORS)], capsize=3, label=CONDITIONS[name].label)
     for name, color in ((NOMINAL, ORANGE), (ORACLE, INK)):
         for condition in summary.conditions:
             if condition.condition == name:
-                axes.axhline(condition.cost.value, color=color, linestyle="--", linewidth=1, label=condition.text)
+                axes.axhline(condition.cost.value, color=color, linestyle="--", linewidth=1, label=condition.label)
     axes.set_xscale("log")
     axes.set_xlabel("physics steps of the ground truth for training")
     axes.set_ylabel("cost on the ground truth")

@@ -42,7 +42,7 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         steps = tuple(_text(a.ground_truth_steps[kind]) for kind in ("train", "validation", "tuning"))
         rows.append(
             (
-                a.text,
+                a.label,
                 *steps,
                 str(a.cost),
                 _text(a.model_cost),
@@ -60,10 +60,10 @@ def markdown(summary: Summary) -> str:
     """The table and the thresholds as Markdown."""
     head, rows = table(summary)
     lines = [f"# Transfer study: {summary.study.name}", "", f"**{summary.headline}**", ""]
-    lines += [f"- {v.text}" for v in summary.thresholds]
+    lines += [f"- {v.label}" for v in summary.thresholds]
     lines += [f"- {summary.saturation}"] * bool(summary.saturation)
-    lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing]
-    lines += [f"- {fit.text}" for fit in summary.fits] + [""]
+    lines += [f"- no run of {CONDITIONS[name].label}" for name in summary.missing]
+    lines += [f"- {fit.label}" for fit in summary.fits] + [""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += [
@@ -92,7 +92,7 @@ def to_json(summary: Summary, out: Path) -> dict[str, Any]:
         entry = {k: v._asdict() if isinstance(v, Interval) else v for k, v in vars(a).items()}
         conditions.append(entry)
     results = [
-        {"threshold": vars(v.threshold), "found": v.found._asdict() if v.found else None, "passed": v.passed, "text": v.text}
+        {"threshold": vars(v.threshold), "found": v.found._asdict() if v.found else None, "passed": v.passed, "text": v.label}
         for v in summary.thresholds
     ]
     runs = list(read_records(out, summary.study.jobs(CONDITIONS)).values())

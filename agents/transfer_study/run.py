@@ -51,7 +51,7 @@ def run_study(
     )
     register(study, case.description, out, provenance={"commit": git_commit(), "command": command})
     for threshold in study.thresholds:
-        progress(f"  threshold: {threshold.text}")
+        progress(f"  threshold: {threshold.label}")
     run, stopped = worker(case, study, out), False
     try:
         run_jobs(study.jobs(CONDITIONS), run, out, executor=executor, workers=workers, progress=progress)

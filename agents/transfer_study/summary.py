@@ -33,7 +33,7 @@ class ConditionSummary:
     """Numbers of one condition at one budget."""
 
     condition: str
-    text: str
+    label: str
     budget: int
     runs: int
     expected: int
@@ -62,14 +62,14 @@ class ThresholdResult:
     passed: bool
 
     @property
-    def text(self) -> str:
+    def label(self) -> str:
         """One line for people."""
         if self.found is None:
-            return f"NOT JUDGED: {self.threshold.text}: runs are missing"
+            return f"NOT JUDGED: {self.threshold.label}: runs are missing"
         word = "passed" if self.passed else "FAILED"
         low, high, limit = self.found.low, self.found.high, self.threshold.limit
         clear = low is None or high is None or low >= limit or high < limit
-        return f"{word}: {self.threshold.text}: found {self.found}" + ("" if clear else " (the interval holds the limit)")
+        return f"{word}: {self.threshold.label}: found {self.found}" + ("" if clear else " (the interval holds the limit)")
 
 
 class FitNote(NamedTuple):
@@ -82,7 +82,7 @@ class FitNote(NamedTuple):
     note: str
 
     @property
-    def text(self) -> str:
+    def label(self) -> str:
         """One line for people."""
         head = "FIT NOT TO BE USED (runs went on with the parameters that it left)" if self.failed else "fit"
         return f"{head}: data set {self.dataset}, {self.budget:,} steps of the ground truth: {self.note}"
@@ -137,7 +137,7 @@ class Summary:
     @property
     def doubts(self) -> str:
         """What makes shares meaningless: unequal training, or an oracle that is beaten; "" if nothing does."""
-        better = [a.text for a in self.conditions if a.share is not None and a.share.value > BEATEN]
+        better = [a.label for a in self.conditions if a.share is not None and a.share.value > BEATEN]
         beaten = f"it is beaten by {', '.join(better)}" if better else ""
         if {NOTHING, ORACLE} <= set(self.scores) and self.shares(ORACLE) is None:
             beaten = "in some run it is no better than no control"
@@ -168,7 +168,7 @@ class Summary:
         count, failed = len(self.thresholds), sum(fit.failed for fit in self.fits)
         said = "No thresholds were set before the runs: this is an exploration, not a test"
         if self.broken:
-            said = f"{len(self.broken)} of {count} thresholds FAILED: " + "; ".join(v.threshold.text for v in self.broken)
+            said = f"{len(self.broken)} of {count} thresholds FAILED: " + "; ".join(v.threshold.label for v in self.broken)
         elif not self.complete or any(result.found is None for result in self.thresholds):
             said = "The study is not finished: runs are missing, see the table"
         elif self.kept:
@@ -252,7 +252,7 @@ def _summarise_condition(
     expected = [r["model_cost"] for r in there if r.get("model_cost") is not None]
     return ConditionSummary(
         name,
-        CONDITIONS[name].text,
+        CONDITIONS[name].label,
         budget,
         len(there),
         len(jobs),

@@ -26,7 +26,7 @@ from sysid.diagnostics.residuals import estimated_noise
 from sysid.diagnostics.result import FitResult
 from sysid.fitting.shooting import uses_exact_derivatives
 from sysid.least_squares.cutting import cut
-from sysid.least_squares.levenberg import IterLog
+from sysid.least_squares.levenberg import FitIteration
 from sysid.least_squares.segments import Segments
 from sysid.least_squares.system import ShootingSystem, channel_scale
 from sysid.problem.problem import FitProblem
@@ -89,7 +89,7 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
     optimiser = torch.optim.Adam([phi], lr=options.rate)
     schedule = torch.optim.lr_scheduler.StepLR(optimiser, step_size=options.halve_every, gamma=0.5)
     rng = np.random.default_rng(options.seed)
-    log = [IterLog(0, cost, options.rate, float("nan"), 0.0, True, 0.0)]
+    log = [FitIteration(0, cost, options.rate, float("nan"), 0.0, True, 0.0)]
     best, theta = (cost, start), start
     bar = tqdm(range(1, options.epochs + 1), file=options.progress, disable=options.progress is None, unit="epoch", leave=False)
     for epoch in bar:
@@ -105,9 +105,8 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
         best = min(best, (cost, theta), key=lambda pair: pair[0])
         rate = float(schedule.get_last_lr()[0])
         schedule.step()
-        log.append(
-            IterLog(epoch, cost, rate, float("nan"), float(np.abs(theta - before).max()), True, time.perf_counter() - begin)
-        )
+        moved, seconds = float(np.abs(theta - before).max()), time.perf_counter() - begin
+        log.append(FitIteration(epoch, cost, rate, float("nan"), moved, True, seconds))
         if options.progress is not None:
             tqdm.write(f"epoch {epoch:3d}  cost {cost:.6e}  rate {rate:.4f}", file=options.progress)
     sigma = (

@@ -159,7 +159,7 @@ def read_points_csv(
         DataError: Unknown units, times of another rate than fps, a point twice at one time.
     """
     table = read_table(path)
-    points = table.text("point")
+    points = table.column("point")
     axes = [axis for axis in ("x", "y", "z") if axis in table.names]
     unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z"})
     if unknown or axes not in (["x", "y"], ["x", "y", "z"]):

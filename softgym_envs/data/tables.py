@@ -60,7 +60,7 @@ class Table:
     def _places(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.names)}
 
-    def text(self, name: str) -> list[str]:
+    def column(self, name: str) -> list[str]:
         """Cells of column `name` as they are written."""
         column = self.index(name)
         return [row[column] for row in self.cells]
@@ -71,7 +71,7 @@ class Table:
         Raises:
             FileFormatError: A cell is no number, or infinite.
         """
-        return np.array([self._number(line, name, cell) for line, cell in zip(self.lines, self.text(name), strict=True)])
+        return np.array([self._number(line, name, cell) for line, cell in zip(self.lines, self.column(name), strict=True)])
 
     def si(self, name: str, *, meters_per_pixel: float | None = None) -> tuple[Array, str]:
         """Column `name` in SI, (rows,), and its SI unit.
@@ -113,7 +113,7 @@ class Table:
         wrong = ~(frames == np.rint(frames))
         if wrong.any():
             place = int(np.argmax(wrong))
-            cell = self.text("frame")[place]
+            cell = self.column("frame")[place]
             raise FileFormatError(f"{self.path}, line {self.lines[place]}: frame is {cell!r}, expected a whole number")
         return frames
 

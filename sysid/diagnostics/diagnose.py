@@ -14,7 +14,7 @@ import numpy as np
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import Array
 
-from ..least_squares.levenberg import IterLog
+from ..least_squares.levenberg import FitIteration
 from ..least_squares.system import ShootingSystem, channel_scale
 from ..problem.problem import FitProblem
 from .hold_out_test import elsewhere
@@ -39,7 +39,7 @@ from .uncertainty import (
 from .validation import open_loop, trace
 from .whiteness import Whiteness, whiteness
 
-NOTHING = 0.3
+FAINT = 0.3
 """Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise, whose
 errors are far below the sensors' least noise."""
 NEGLIGIBLE = 0.05
@@ -60,7 +60,7 @@ class Ending:
     """(S, nx)"""
     converged: bool
     message: str
-    log: tuple[IterLog, ...]
+    log: tuple[FitIteration, ...]
     start_costs: tuple[float, ...]
     seconds: float
 
@@ -101,7 +101,7 @@ def judge(
     weighted = weighted_residuals(system, ending.theta, ending.starts)
     rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
     chi2, variance, quantile = _noise_level(problem, weighted)
-    faint = rounding or (unit and chi2 < NOTHING)
+    faint = rounding or (unit and chi2 < FAINT)
     found, by_noise = _identifiable(problem, weighted, variance, errors, quantile)
     converged, message, crept = _at_minimum(problem, ending, weighted, rounding, by_noise)
     theta, starts = _back_along_null(problem, system, ending, found), ending.starts

@@ -27,12 +27,12 @@ from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
-from .initial_state import FEWEST, OnlyStarts, rows_unknown, without_first
+from .initial_state import FEWEST_ROWS, OnlyStarts, rows_unknown, without_first
 from .residuals import WeightedResiduals, weighted_residuals
 
 OUTLIERS = 0.02
 """Share of numbers that may be outliers of a camera."""
-WORTH = 1.25
+LEAST_RATIO = 1.25
 """Ratio of standard deviations below which nothing is reported: a lamp or a lens may differ by as much."""
 RARE = 1e-3
 """False-alarm rate for fits of right models; small, as noise is hardly ever quite the same twice."""
@@ -113,7 +113,7 @@ def _compared(
         return None
     left = _without_errors(there.residual * kept, along)
     ratio, limit = left / there.dof / noise, float(stats.f.isf(RARE, there.dof, weighted.dof))
-    if ratio <= max(WORTH**2, limit):
+    if ratio <= max(LEAST_RATIO**2, limit):
         return None
     shares = _by_column(ours * there.in_time**2) / np.maximum(_by_column(theirs * weighted.in_time**2), 1e-300)
     return Elsewhere(int(np.argmax(shares)), float(np.sqrt(ratio)), ratio / limit)
@@ -122,7 +122,7 @@ def _compared(
 def _short(other: ShootingSystem, theta: Array) -> Array:
     """Starts (S, nx) fitted to the first rows of segments, with fixed parameters."""
     cuts = other.segments
-    rows = max(round(BEGIN / cuts.problem.split.test[0].period), FEWEST)
+    rows = max(round(BEGIN / cuts.problem.split.test[0].period), FEWEST_ROWS)
     if rows >= cuts.horizon or cuts.begins.any():  # segments that follow each other are short themselves
         return cuts.starts
     found = _minima(replace(other, segments=cuts.cut(0, rows)), theta, cuts.starts)

@@ -29,13 +29,13 @@ from ..problem.stamps import when_seen
 
 FIRST_PART, LONGEST_START = 0.25, 1.0
 """Share of a recording, and [s], that an unknown start is estimated from at most, where states are measured in part."""
-FEWEST = 10
+FEWEST_ROWS = 10
 """Smallest number of those rows."""
 LOOK = 0.1
-"""[s] Rows that estimate a start of states measured with noise: `FEWEST` rows at least, half a recording at most."""
+"""[s] Rows that estimate a start of states measured with noise: `FEWEST_ROWS` rows at least, half a recording at most."""
 LOOK_IN_PART = 0.25
 """[s] Rows that estimate a start of states measured in part."""
-NEARLY = 4
+NEAR_SPREADS = 4
 """Most iterations from a recorded state, which is nearly right; more would fit the start to errors of the parameters."""
 WHOLE = 1e-6
 """[rows] Tolerance within which a latency is a whole number of rows."""
@@ -50,7 +50,7 @@ def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
     """
     if not problem.estimates_initial:
         return 0
-    look = max(round((LOOK if problem.full_state else LOOK_IN_PART) / trajectory.period), FEWEST)
+    look = max(round((LOOK if problem.full_state else LOOK_IN_PART) / trajectory.period), FEWEST_ROWS)
     half = trajectory.num_steps // 2
     return min(look, half) if problem.full_state else look if look <= half else 0
 
@@ -163,7 +163,7 @@ def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Para
     if not problem.estimates_initial:
         return problem.initial_guess(trajectory)
     last = min(FIRST_PART * trajectory.num_steps * trajectory.period, LONGEST_START)
-    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + max(last, FEWEST * trajectory.period))
+    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + max(last, FEWEST_ROWS * trajectory.period))
     return start_from(problem, quarter, parameters)
 
 
@@ -179,7 +179,7 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, in
     nothing = np.zeros(0)
     if not np.isfinite(system.cost(nothing, segments.starts)):
         return np.asarray(segments.starts[0])
-    options = LevenbergOptions(max_iterations=NEARLY if problem.full_state else 20, cost_tolerance=1e-3)
+    options = LevenbergOptions(max_iterations=NEAR_SPREADS if problem.full_state else 20, cost_tolerance=1e-3)
     state = start_state(system, nothing, segments.starts, options)
     try:
         return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])

@@ -32,7 +32,7 @@ from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .uncertainty import quantile_95
 
-FAR = 0.02
+LINEAR_REACH = 0.02
 """[fit coordinate] Largest move of a constant for which the linear step is used. Poorly determined starts may turn a small
 change of the model into any move; beyond, the other model is fitted."""
 AGAIN = LevenbergOptions(max_iterations=30, cost_tolerance=1e-6)
@@ -93,7 +93,7 @@ def left_open(
     if rows is None:
         return np.zeros(len(theta))
     moved = np.abs(inverse @ (jacobian.T @ rows))
-    if system.segments.free and moved.max(initial=0.0) > FAR:
+    if system.segments.free and moved.max(initial=0.0) > LINEAR_REACH:
         end = _fitted_again(system, varied, theta)
         moved = np.abs(end - theta) if end is not None else moved
     return np.asarray(moved / varied.share)

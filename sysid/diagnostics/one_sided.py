@@ -32,7 +32,7 @@ LEVEL, STILL = 0.95, 0.99
 NEAR, NEARER = 30.0, 300.0
 """Multiples of the quantile beyond which a bound is excluded without a refit. The second holds where starts lose their effect,
 as a cost with fixed starts says little there."""
-HALVINGS = 8
+BISECTIONS = 8
 """Bisections between the estimate and the closed bound."""
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
@@ -148,7 +148,7 @@ def _edge(profile: _Profile, inside: float, outside: float) -> float:
     """Edge of the excluded values between a compatible and an excluded one, by bisection: the last interval's outer end."""
     if profile.excludes(inside):
         return inside
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         middle = 0.5 * (inside + outside)
         if profile.excludes(middle):
             outside = middle

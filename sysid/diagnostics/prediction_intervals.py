@@ -27,10 +27,10 @@ from ..problem.problem import FitProblem
 from ..problem.wrong_units import quantities
 from .initial_state import predicted, rows_of_start, rows_unknown, starts_of, without_first
 
-SHARE = 0.9
+COVERAGE = 0.9
 HORIZONS = (0.5, 1.0)
 """Horizons [s]."""
-FEWEST = 9
+FEWEST_WINDOWS = 9
 """Smallest number of windows from which a band can be given."""
 MOST, MOST_ESTIMATED = 40, 12
 """Largest number of windows per recording: with recorded starts, with estimated ones."""
@@ -61,13 +61,13 @@ def bands(problem: FitProblem, parameters: Parameters) -> tuple[Band, ...]:
     for horizon in HORIZONS:
         parts = [part[horizon] for part in kept]
         own = 0
-        if sum(len(part) for part in parts) < FEWEST:
+        if sum(len(part) for part in parts) < FEWEST_WINDOWS:
             own = sum(len(part[horizon]) for part in fitted)
             parts += [part[horizon] for part in fitted]
         for kind, column in zip(_kinds(problem), np.concatenate(parts).T, strict=True):
             there = np.sort(column[~np.isnan(column)])
-            place = int(np.ceil(SHARE * (len(there) + 1)))
-            if FEWEST <= place <= len(there) and np.isfinite(there[place - 1]):
+            place = int(np.ceil(COVERAGE * (len(there) + 1)))
+            if FEWEST_WINDOWS <= place <= len(there) and np.isfinite(there[place - 1]):
                 found.append(Band(kind, horizon, float(there[place - 1]), len(there), own))
     return tuple(found)
 

@@ -15,7 +15,7 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.spec import SimulatorSpec
 
-from ..least_squares.levenberg import IterLog
+from ..least_squares.levenberg import FitIteration
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
 from .prediction_intervals import Band
@@ -96,7 +96,7 @@ class FitResult:
     """Singular values of the weighted Jacobian in fit coordinates."""
     diagnostics: tuple[Diagnostic, ...]
     """The first is the headline."""
-    log: tuple[IterLog, ...]
+    log: tuple[FitIteration, ...]
     start_costs: tuple[float, ...]
     """Final cost of every start of a multi-start."""
     converged: bool

@@ -25,7 +25,7 @@ from ..least_squares.system import ShootingSystem
 
 VALUES = 33
 """K values per constant, evenly spaced over its range in fit coordinates."""
-CHANCE = 4.0
+WHITE_CHANCE = 4.0
 """Standard deviations that the persistent part of white noise stays below."""
 VAGUE_FACTOR, VAGUE_SHARE = 10.0, 0.5
 """A constant is unknown if its compatible values span an order of magnitude (log scale), or half of what is allowed."""
@@ -57,7 +57,7 @@ def model_error(in_time: Array) -> float:
     rows = in_time if in_time.shape[1] > 1 else np.swapaxes(in_time, 0, 1)  # segments of one step follow each other in time
     products = np.sum(rows[:, :-1] * rows[:, 1:], axis=(0, 1))
     spread = np.sqrt(np.sum(rows[:, :-1] ** 2 * rows[:, 1:] ** 2))
-    if products.sum() <= CHANCE * spread:
+    if products.sum() <= WHITE_CHANCE * spread:
         return 0.0
     return float(np.sqrt(np.maximum(products, 0.0).sum()))
 

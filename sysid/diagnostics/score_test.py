@@ -39,7 +39,7 @@ FIRST, LARGEST = 1e-3, 0.1
 """[fit coordinate] First and largest change of a parameter that is tried."""
 SMALL = 0.01
 """Effect of the second change on all predictions, in standard deviations of the noise of one number."""
-SAME = 1e-6
+SAME_EFFECT = 1e-6
 """Share of an effect below which its part beside the free parameters is rounding."""
 
 
@@ -98,7 +98,7 @@ def held(
         left, per_unit = float(np.linalg.norm(_across(asked.free, rows))), inverse @ (weighted.jacobian.T @ rows)
         spec = problem.known_specs[name]
         most = float(spec.encode(spec.bounds[1]) - spec.encode(spec.bounds[0]))
-        reach = noise / max(left, SAME * float(np.linalg.norm(rows)))
+        reach = noise / max(left, SAME_EFFECT * float(np.linalg.norm(rows)))
         moved = np.abs(per_unit) * min(reach, most)
         if (moved > half_width).any():
             amount = np.inf if reach >= most else reach * abs(float(spec.slope(problem.given(name))))
@@ -198,7 +198,7 @@ def _beside(q: Array, effects: list[Array]) -> Array:
     """Orthonormal columns (N, k): the columns q extended by effects (N,); effects that q holds to rounding add none."""
     for rows in effects:
         across = _across(q, _across(q, rows))
-        if np.linalg.norm(across) > SAME * np.linalg.norm(rows):
+        if np.linalg.norm(across) > SAME_EFFECT * np.linalg.norm(rows):
             q = np.column_stack([q, across / np.linalg.norm(across)])
     return q
 

@@ -41,8 +41,8 @@ from .whiteness import ALARM, NUMBERS, gamma_limit
 
 FACTORS = (2, 4, 8)
 """Lengths of segments, as multiples of the fitted one."""
-DRAWS = 999
-FAR = 0.3
+GROWTH_DRAWS = 999
+WRONG_MINIMUM = 0.3
 """Share of the motion above which residuals may be those of a wrong minimum."""
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
@@ -133,7 +133,7 @@ def _may_be_judged(system: ShootingSystem, weighted: WeightedResiduals) -> bool:
     present = np.maximum(segments.present.sum(axis=(0, 1)), 1)
     rms = np.sqrt(np.sum(weighted.in_time**2, axis=(0, 1)) / present) * system.sigma
     lengths = np.linalg.norm(weighted.jacobian, axis=0)
-    if weighted.dof < 1 or (rms > np.maximum(FAR * channel_scale(segments), 3.0 * system.sigma)).any():
+    if weighted.dof < 1 or (rms > np.maximum(WRONG_MINIMUM * channel_scale(segments), 3.0 * system.sigma)).any():
         return False
     q, _ = np.linalg.qr(weighted.jacobian / np.where(lengths > 0, lengths, 1.0))
     won = float(np.sum((q.T @ weighted.residual) ** 2))
@@ -188,8 +188,8 @@ def _drawn(segments: Segments, short: WeightedResiduals, other: Segments, long: 
         linalg.block_diag(analyse(each.jacobian[:, :p], 1.0, specs).seen, np.eye(each.jacobian.shape[1] - p))
         for each in (short, long)
     ]
-    for begin in range(0, DRAWS, some):
-        count = min(some, DRAWS - begin)
+    for begin in range(0, GROWTH_DRAWS, some):
+        count = min(some, GROWTH_DRAWS - begin)
         noise = [rng.standard_normal((length + 1, short.in_time.shape[2], count)) for length in segments.lengths]
         parts = zip((segments, other), (short, long), seen, strict=True)
         left = [each.left(_in_segments(cuts, noise), s) for cuts, each, s in parts]

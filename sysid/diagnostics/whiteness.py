@@ -42,12 +42,12 @@ ALARM = 0.01
 """False-alarm rate of this test for fits of a right model."""
 WINDOWS = (1, 3, 10)
 """Largest lags L [rows]."""
-DRAWS = 4999
-"""Draws of noise. Fits of one system share their limit, whose rate of false alarms is off by 1 / sqrt(ALARM DRAWS), a
+NOISE_DRAWS = 4999
+"""Draws of noise. Fits of one system share their limit, whose rate of false alarms is off by 1 / sqrt(ALARM NOISE_DRAWS), a
 seventh."""
 NUMBERS = 4_000_000
 """Most simulated residuals: beyond, little is taken out of any column, and its z is a gamma variable."""
-FEWEST = 199
+FEWEST_DRAWS = 199
 """Fewest draws that give a quantile."""
 
 
@@ -117,8 +117,8 @@ def in_time(residual: Array) -> Array:
 
 
 def _limit(residual: Array, project: Callable[[Array], Array], unit: bool) -> float:
-    draws = min(DRAWS, NUMBERS // residual.size)
-    if draws < FEWEST:
+    draws = min(NOISE_DRAWS, NUMBERS // residual.size)
+    if draws < FEWEST_DRAWS:
         return _far_out(in_time(residual).shape, unit)
     noise = np.random.default_rng(0).standard_normal((*residual.shape, draws)) * (residual != 0)[..., None]
     left = project(noise)

@@ -14,7 +14,7 @@ from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.spec import SimulatorSpec
 
-from ..least_squares.levenberg import IterLog, LevenbergState, Outcome
+from ..least_squares.levenberg import FitIteration, LevenbergState, StopReason
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +78,10 @@ def _state_to_json(state: LevenbergState) -> dict[str, Any]:
     }
 
 
-def _entry_from_json(line: dict[str, Any]) -> IterLog:
+def _entry_from_json(line: dict[str, Any]) -> FitIteration:
     """Read one line of a log; "nan" and "-inf" are words, as JSON has no such numbers."""
     given: dict[str, Any] = {name: float(value) if isinstance(value, str) else value for name, value in line.items()}
-    return IterLog(**given)
+    return FitIteration(**given)
 
 
 def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
@@ -94,7 +94,7 @@ def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
         growth=float(entry["growth"]),
         edge=bool(entry["edge"]),
         log=tuple(_entry_from_json(line) for line in entry["log"]),
-        outcome=None if entry["outcome"] is None else Outcome(entry["outcome"]),
+        outcome=None if entry["outcome"] is None else StopReason(entry["outcome"]),
     )
 
 

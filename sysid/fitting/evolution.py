@@ -19,7 +19,7 @@ from ..diagnostics.diagnose import Ending, judge
 from ..diagnostics.residuals import estimated_noise
 from ..diagnostics.result import FitResult
 from ..least_squares.cutting import cut
-from ..least_squares.levenberg import IterLog
+from ..least_squares.levenberg import FitIteration
 from ..least_squares.system import ShootingSystem, channel_scale
 from ..problem.noise import noise_of
 from ..problem.problem import FitProblem
@@ -85,13 +85,13 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
             "verbose": -9,
         },
     )
-    log: list[IterLog] = []
+    log: list[FitIteration] = []
     while not strategy.stop():
         asked = np.array(strategy.ask())
         costs = _costs(system, origin + width * asked, p)
         strategy.tell(list(asked), np.where(np.isfinite(costs), costs, 1e300).tolist())
         seconds = time.perf_counter() - begin
-        log.append(IterLog(len(log), float(strategy.best.f), 0.0, float("nan"), float(strategy.sigma), True, seconds))
+        log.append(FitIteration(len(log), float(strategy.best.f), 0.0, float("nan"), float(strategy.sigma), True, seconds))
     best = origin + width * np.asarray(strategy.best.x)
     theta, starts = np.clip(best[:p], *problem.theta_bounds), _moved(system, best[None, p:])[:count]
     stopped = ", ".join(strategy.stop())

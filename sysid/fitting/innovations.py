@@ -29,15 +29,15 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 
-from ..diagnostics.diagnose import NOTHING, Ending, judge
+from ..diagnostics.diagnose import FAINT, Ending, judge
 from ..diagnostics.result import FitResult
 from ..diagnostics.sentences import Diagnostic
-from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from ..least_squares.levenberg import LevenbergOptions, LevenbergState, StopReason, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from ..problem.problem import FitProblem
 from .closed_loop import CONTROL, Alike, Choices, Tracker, anchored, control_noise, set_apart, with_others
 
-CHANCE = 3.3
+LAG_CHANCE = 3.3
 """Standard deviations of a correlation that noise may reach."""
 ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)
 """Options of a fit whose filter is not the last one."""
@@ -45,7 +45,7 @@ WAY_BACK = (1.0, 0.5, 0.25, 0.125)
 """Shares of the way from gentle parameters to those of the start."""
 BEFORE = 2
 """Number of filters of a rough fit."""
-CLOSE = 0.1
+CLOSE_FILTER = 0.1
 """Move [standard deviations, of the surest direction at most] below which a new filter is the last one."""
 FORGETFUL = 10.0
 """Factor on the noise of the controls; with 100, filters no longer separate stiffness from damping."""
@@ -121,7 +121,7 @@ def innovations(
     return result.with_diagnostic("second_fit", "note", how="forgetful") if second else result
 
 
-class Ended(NamedTuple):
+class FilterEnd(NamedTuple):
     """Result of minimisations with one filter after the other."""
 
     ending: Ending
@@ -136,7 +136,7 @@ class Ended(NamedTuple):
 
 def _again(
     problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions
-) -> Ended | None:
+) -> FilterEnd | None:
     """Fit from the end of a rough one that assumes `FORGETFUL` times the noise of the controls; None: it does not converge."""
     more = {name: FORGETFUL * value if name.startswith(CONTROL) else value for name, value in noise.items()}
     try:
@@ -149,7 +149,7 @@ def _again(
 
 def _minimum(
     problem: FitProblem, first: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions
-) -> Ended:
+) -> FilterEnd:
     """Minimise; `first` is the problem with the parameters from which the first minimisation starts."""
     theta, system = led(first, trackers, noise, options.gentle)
     ends: list[LevenbergState] = []
@@ -160,20 +160,20 @@ def _minimum(
         before, step, theta = step, end.theta - theta, end.theta
         rows = system.compress(end.theta, end.blocks)[0][:, :-1]
         moved = float(np.linalg.norm(rows @ step))
-        if moved < CLOSE and (ends[1:] or options.anchors == 1):
+        if moved < CLOSE_FILTER and (ends[1:] or options.anchors == 1):
             break
         if ends[2:]:
             share = _relaxed(share, rows @ before, rows @ step)
             theta = theta - (1.0 - share) * step
         system = anchored(problem, trackers, theta, noise)
     log = [replace(entry, iteration=i) for i, entry in enumerate(entry for end in ends for entry in end.log)]
-    outcome = ends[-1].outcome or Outcome.ITERATIONS
-    settled = moved < CLOSE
+    outcome = ends[-1].outcome or StopReason.ITERATIONS
+    settled = moved < CLOSE_FILTER
     message = outcome.message if settled or not outcome.converged else f"not settled after {len(ends)} filters"
     ending = Ending(
         "innovations", theta, system.segments.starts, outcome.converged and settled, message, tuple(log), (ends[-1].cost,), 0.0
     )
-    return Ended(ending, system)
+    return FilterEnd(ending, system)
 
 
 def _relaxed(share: float, before: Array, now: Array) -> float:
@@ -258,15 +258,15 @@ def led(
 def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitResult:
     """The result, headed by a warning where the model does not explain the data; numbers not to be used stay so.
 
-    Innovations of a right model are white, column by column: neighbours are correlated by more than `CHANCE` / sqrt(T) less
+    Innovations of a right model are white, column by column: neighbours are correlated by more than `LAG_CHANCE` / sqrt(T) less
     than once in a thousand columns. (Smoothed controls make them negatively correlated.)
     """
     white = system.segments.derivative(theta, system.segments.starts).residual[0]
     lag = np.mean(white[1:] * white[:-1], axis=0) / np.maximum(np.mean(white**2, axis=0), 1e-300)
-    limit = CHANCE / np.sqrt(len(white))
+    limit = LAG_CHANCE / np.sqrt(len(white))
     lasting = [f"{name} {value:.2f}" for name, value in zip(result.noise, lag, strict=True) if value > limit]
     large = "noise_exceeded" in result.codes
-    if result.reduced_chi2 < NOTHING:
+    if result.reduced_chi2 < FAINT:
         return result
     result = replace(result, misfit=max(result.misfit, float(lag.max()) / limit))
     if not (lasting or large):

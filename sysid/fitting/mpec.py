@@ -38,7 +38,7 @@ from ..diagnostics.result import Ended, FitResult
 from ..diagnostics.rules import ESTIMATED
 from ..diagnostics.step import half_step_variation
 from ..least_squares.cutting import cut
-from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.levenberg import FitIteration, LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from ..problem.problem import FitProblem
 from .box import box_posterior
@@ -46,7 +46,7 @@ from .collocation import Collocation, Point, window_of
 
 CLOSER = 3
 """Number of nested grids: friction is found to a thousandth of its range."""
-SAME = 1e-2
+SAME_MINIMUM = 1e-2
 """Relative difference of objectives, and of fit coordinates, up to which two ways ended at one minimum."""
 
 
@@ -151,7 +151,8 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     tried = ", ".join(f"{a.method}: {a.objective:.4g}" for a in solution.attempts)
     explained = "" if solution.accepted else "; the noise does not explain the residuals"
     log = tuple(
-        IterLog(i, 0.5 * a.objective, 0.0, float("nan"), 0.0, a.accepted, a.seconds) for i, a in enumerate(solution.attempts)
+        FitIteration(i, 0.5 * a.objective, 0.0, float("nan"), 0.0, a.accepted, a.seconds)
+        for i, a in enumerate(solution.attempts)
     )
     message = f"objective {solution.objective:.4g} of at most {solution.limit:.4g} ({tried}){explained}"
     costs = (0.5 * solution.objective,)
@@ -269,8 +270,8 @@ def _way(
 
 def _same(one: tuple[Attempt, Array, Array], other: tuple[Attempt, Array, Array]) -> bool:
     """Whether two ways ended at one minimum."""
-    near = abs(one[0].objective - other[0].objective) <= SAME * one[0].objective
-    return near and bool(np.abs(one[1] - other[1]).max() <= SAME)
+    near = abs(one[0].objective - other[0].objective) <= SAME_MINIMUM * one[0].objective
+    return near and bool(np.abs(one[1] - other[1]).max() <= SAME_MINIMUM)
 
 
 def homotopy(collocation: Collocation, theta: Array, options: MpecOptions) -> tuple[Point, int]:

@@ -34,7 +34,7 @@ from ..least_squares.segments import Segments
 from ..problem.problem import FitProblem
 from .mpec import solve
 
-HALVINGS = 4
+STEP_HALVINGS = 4
 """Number of tried step lengths, each half of the one before, while the objective rises."""
 
 
@@ -222,7 +222,7 @@ class _Row:
         J, r = J[np.isfinite(r)], r[np.isfinite(r)]
         spread = np.asarray(np.linalg.inv(J.T @ J + self.information))
         change = -spread @ (J.T @ r + self.information @ (here - self.mean))
-        for halving in range(HALVINGS):
+        for halving in range(STEP_HALVINGS):
             tried = here + 0.5**halving * change
             tried[:p] = np.clip(tried[:p], *self.problem.theta_bounds)
             cost, ahead = self.cost(tried[:p], tried[p:])

@@ -1,8 +1,8 @@
 """Outliers of a camera: found in the residuals of a robust fit, and left out of the next fit.
 
 A fit by Huber's loss ends near the ground truth even where points jump. Its residuals are, but for those points, noise and the
-model's error, of size s = 1.4826 median |r| per channel (no less than a known noise). Points off by more than `FAR` s in some
-coordinate count as outliers and become gaps. Least squares of the remaining points follow.
+model's error, of size s = 1.4826 median |r| per channel (no less than a known noise). Points off by more than `OUTLIER` s in
+some coordinate count as outliers and become gaps. Least squares of the remaining points follow.
 
 For a fit by squares, predictions of whole recordings are examined (`without_lone`): values that are far off while those in the
 rows around them are not stand alone, as errors of a model do not.
@@ -28,11 +28,11 @@ from ..problem.problem import FitProblem
 
 MEDIAN = 1.4826
 """Standard deviation of normal noise over the median of its sizes."""
-FAR = 5.0
+OUTLIER = 5.0
 """Standard deviations beyond which a point is an outlier: one in two million for normal noise."""
 MOST_LONE = 0.03
 """Share of lone values above which none is left out."""
-MOST = 0.1
+MOST_OUTLIERS = 0.1
 """Share of points above which they are no outliers, but errors of the model: nothing is left out. Nor is anything where no
 fit would accept the rest, as of a recording without one of its columns."""
 
@@ -59,11 +59,11 @@ def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned
     scale = MEDIAN * np.nanmedian(size, axis=(0, 1))
     if problem.known_noise is not None:
         scale = np.maximum(scale, problem.known_noise)
-    far, groups = size > FAR * scale, points_of(problem.column_names)
+    far, groups = size > OUTLIER * scale, points_of(problem.column_names)
     point = np.stack([far[..., group].any(axis=-1) for group in groups], axis=-1)
     seen = np.stack([present[..., group].any(axis=-1) for group in groups], axis=-1)
     share = float(point.sum() / max(seen.sum(), 1))
-    if share == 0.0 or share > MOST:
+    if share == 0.0 or share > MOST_OUTLIERS:
         return Cleaned(problem, segments, 0.0)
     for place, group in enumerate(groups):
         far[..., group] = point[..., place, None]
@@ -146,4 +146,4 @@ def _with(recording: Trajectory, names: tuple[str, ...], values: Array) -> Traje
     return replace(recording, values=changed)
 
 
-__all__ = ["FAR", "LONE", "Cleaned", "spread", "without_lone", "without_outliers"]
+__all__ = ["LONE", "OUTLIER", "Cleaned", "spread", "without_lone", "without_outliers"]

@@ -139,7 +139,7 @@ def fit_residual(
 
 
 @dataclass
-class _Best:
+class _BestWeights:
     """The weights that predict the blocks set apart best."""
 
     loss: float
@@ -167,7 +167,7 @@ class _Training:
         """L-BFGS (Liu and Nocedal, 1989): the loss has no noise, as all segments take part in every step."""
         weights = np.array(start, dtype=np.float64)
         before, first = self.loss(self.apart, ()), max(self.gradient(self.train, tuple(weights))[0], 1e-30)
-        best = _Best(self.options.worth * before)
+        best = _BestWeights(self.options.worth * before)
         log: list[Progress] = []
 
         def objective(w: Array) -> tuple[float, Array]:

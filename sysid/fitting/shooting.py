@@ -30,13 +30,20 @@ from ..diagnostics.residuals import estimated_noise, is_rounding
 from ..diagnostics.result import Ended, FitResult, provenance_of, remaining_share
 from ..diagnostics.step import half_step_variation
 from ..least_squares.cutting import cut
-from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from ..least_squares.levenberg import (
+    FitIteration,
+    LevenbergOptions,
+    LevenbergState,
+    StopReason,
+    levenberg_marquardt,
+    start_state,
+)
 from ..least_squares.segments import Segments
 from ..least_squares.system import HUBER, ShootingSystem, channel_scale
 from ..problem.problem import FitProblem
 from . import checkpoint
 from .checkpoint import Journal
-from .outliers import FAR, Cleaned, spread, without_outliers
+from .outliers import OUTLIER, Cleaned, spread, without_outliers
 from .progressive import Beginning, Growing
 from .second_fit import OTHER_STEP, by_two_ways, ranked
 
@@ -292,7 +299,7 @@ def _fit(
             journal = _run_phase(system, journal, thetas, scale, options, reporter)
     ends = journal.done
     last = ends[-1] if len(ends) > len(thetas) else _best(ends)
-    outcome = last.outcome or Outcome.ITERATIONS
+    outcome = last.outcome or StopReason.ITERATIONS
     costs = tuple(state.cost for state in ends[: len(thetas)])
     log = _one_log(ends if len(thetas) == 1 else (_best(ends[: len(thetas)]), *ends[len(thetas) :]))
     ending = Ending(
@@ -311,7 +318,7 @@ def _fit(
     found = replace(found, ended=Ended(judged.whole(last.theta, last.blocks), journal.sigma))
     if cleaned.share == 0.0:
         return found
-    return replace(found, provenance=provenance_of(problem)).with_diagnostic("outliers", "note", "", cleaned.share, FAR)
+    return replace(found, provenance=provenance_of(problem)).with_diagnostic("outliers", "note", "", cleaned.share, OUTLIER)
 
 
 def _settled(segments: Segments, journal: Journal, starts: int, scale: Array) -> bool:
@@ -381,9 +388,9 @@ def _best(ends: tuple[LevenbergState, ...]) -> LevenbergState:
     return min(ends, key=lambda state: state.cost)
 
 
-def _one_log(ends: tuple[LevenbergState, ...]) -> tuple[IterLog, ...]:
+def _one_log(ends: tuple[LevenbergState, ...]) -> tuple[FitIteration, ...]:
     """Logs of consecutive minimisations as one, with consecutive numbers and times."""
-    log: list[IterLog] = []
+    log: list[FitIteration] = []
     for end in ends:
         count, seconds = len(log), log[-1].seconds if log else 0.0
         log += [replace(entry, iteration=count + entry.iteration, seconds=seconds + entry.seconds) for entry in end.log]

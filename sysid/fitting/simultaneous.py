@@ -35,7 +35,7 @@ from softgym_envs.core.transcription import Arc, Decisions, Solution, Symbols, T
 
 from ..diagnostics.diagnose import Ending, judge
 from ..diagnostics.result import Ended, FitResult
-from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.levenberg import FitIteration, LevenbergOptions, levenberg_marquardt, start_state
 from ..problem.problem import FitProblem
 from .collocation import Window, window_of
 from .mpec import whole_recordings
@@ -107,7 +107,7 @@ def simultaneous(
     seconds, cost = time.perf_counter() - begin, found.objective
     moved = float(np.abs(end.theta - found.theta).max(initial=0.0))
     message = f"IPOPT: {found.message} after {found.iterations} iterations; shooting then moved the parameters by {moved:.1e}"
-    log = (IterLog(0, cost, 0.0, float("nan"), 0.0, found.solved, seconds),)
+    log = (FitIteration(0, cost, 0.0, float("nan"), 0.0, found.solved, seconds),)
     ending = Ending("simultaneous", end.theta, end.blocks, found.solved, message, log, (cost,), seconds)
     ended = Ended(system.segments.whole(end.theta, end.blocks), system.sigma)
     return replace(judge(problem, system, ending), ended=ended)

@@ -32,7 +32,7 @@ ROUNDING = 1e-12
 """Share of the largest column below which a column counts as zero: damped by its own length, its step would be unbounded."""
 
 
-class Outcome(StrEnum):
+class StopReason(StrEnum):
     """Reason why the solver stopped; each message says what to do."""
 
     COST = "cost"
@@ -46,7 +46,7 @@ class Outcome(StrEnum):
     @property
     def converged(self) -> bool:
         """Whether a minimum was reached."""
-        return self not in (Outcome.ITERATIONS, Outcome.EDGE)
+        return self not in (StopReason.ITERATIONS, StopReason.EDGE)
 
     @property
     def message(self) -> str:
@@ -62,7 +62,7 @@ class Outcome(StrEnum):
         }[self.value]
 
 
-class System(Protocol):
+class LeastSquares(Protocol):
     """Least-squares problem. A trial that cannot be simulated costs infinity; it is rejected, not raised."""
 
     def cost(self, theta: Array, blocks: Array) -> float:
@@ -114,7 +114,7 @@ class LevenbergOptions:
 
 
 @dataclass(frozen=True)
-class IterLog:
+class FitIteration:
     """One iteration."""
 
     iteration: int
@@ -155,13 +155,13 @@ class LevenbergState:
     """(p,) D."""
     block_scale: Array
     """(S, n) E."""
-    log: tuple[IterLog, ...]
-    outcome: Outcome | None = None
+    log: tuple[FitIteration, ...]
+    outcome: StopReason | None = None
     edge: bool = False
     """Whether a trial failed or had no derivative, and none has been accepted at no more than the first damping since."""
 
 
-class _Step(NamedTuple):
+class _LevenbergStep(NamedTuple):
     theta: Array
     blocks: Array
     predicted: float
@@ -170,7 +170,7 @@ class _Step(NamedTuple):
     """[J r] (N, p + 1) of the parameters, damped block unknowns eliminated."""
 
 
-def start_state(system: System, theta: Array, blocks: Array, options: LevenbergOptions) -> LevenbergState:
+def start_state(system: LeastSquares, theta: Array, blocks: Array, options: LevenbergOptions) -> LevenbergState:
     """State before the first iteration.
 
     Raises:
@@ -179,12 +179,12 @@ def start_state(system: System, theta: Array, blocks: Array, options: LevenbergO
     cost = system.cost(theta, blocks)
     if not np.isfinite(cost):
         raise ShapeError("the cost is not finite at the start of the minimisation")
-    log = (IterLog(0, cost, options.damping, float("nan"), 0.0, True, 0.0),)
+    log = (FitIteration(0, cost, options.damping, float("nan"), 0.0, True, 0.0),)
     return LevenbergState(theta, blocks, cost, options.damping, 2.0, np.zeros(len(theta)), np.zeros((0, 0)), log)
 
 
 def levenberg_marquardt(
-    system: System,
+    system: LeastSquares,
     state: LevenbergState,
     bounds: tuple[Array, Array],
     *,
@@ -223,11 +223,16 @@ def levenberg_marquardt(
 
 
 def _iterate(
-    system: System, state: LevenbergState, rows: Array, bounds: tuple[Array, Array], options: LevenbergOptions, begin: float
+    system: LeastSquares,
+    state: LevenbergState,
+    rows: Array,
+    bounds: tuple[Array, Array],
+    options: LevenbergOptions,
+    begin: float,
 ) -> tuple[LevenbergState, bool]:
     """One trial step, accepted or not."""
     if _stationary(state, rows, bounds, options):
-        return replace(state, outcome=Outcome.ZERO if state.cost == 0 else Outcome.GRADIENT), False
+        return replace(state, outcome=StopReason.ZERO if state.cost == 0 else StopReason.GRADIENT), False
     step = _solve(rows, state, bounds)
     theta = np.clip(state.theta + step.theta, *bounds)
     blocks = system.move(state.blocks, step.blocks)
@@ -236,7 +241,7 @@ def _iterate(
     ratio = (state.cost - cost) / predicted if predicted > 0 and np.isfinite(cost) else -np.inf
     accepted = bool(ratio > 1e-4)
     size = float(np.abs(step.theta).max(initial=0.0))
-    entry = IterLog(
+    entry = FitIteration(
         len(state.log),
         cost if accepted else state.cost,
         state.damping,
@@ -248,9 +253,9 @@ def _iterate(
     outcome = _outcome(state, cost, predicted, max(size, float(np.abs(step.blocks).max(initial=0.0))), accepted, options)
     edge = not np.isfinite(cost) or (state.edge and not (accepted and state.damping <= options.damping))
     if edge and outcome is not None and _falls(rows, state, bounds, options):
-        outcome = Outcome.EDGE
+        outcome = StopReason.EDGE
     if outcome is None and accepted and options.deviations > 0 and state.damping <= options.damping:
-        outcome = Outcome.NOISE if _deviations(step.reduced) <= options.deviations else None
+        outcome = StopReason.NOISE if _deviations(step.reduced) <= options.deviations else None
     if accepted:
         damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), 1e-12)
         moved = replace(state, theta=theta, blocks=blocks, cost=cost, damping=damping, growth=2.0)
@@ -268,14 +273,14 @@ def _taken_back(before: LevenbergState, state: LevenbergState) -> LevenbergState
 
 def _outcome(
     state: LevenbergState, cost: float, predicted: float, size: float, accepted: bool, options: LevenbergOptions
-) -> Outcome | None:
+) -> StopReason | None:
     if size <= options.step_tolerance:
-        return Outcome.STEP
+        return StopReason.STEP
     if accepted and state.cost - cost <= options.cost_tolerance * state.cost:
-        return Outcome.COST
+        return StopReason.COST
     if not accepted and abs(predicted) <= options.cost_tolerance * state.cost:  # below zero only by rounding
-        return Outcome.COST
-    return Outcome.ITERATIONS if len(state.log) >= options.max_iterations else None
+        return StopReason.COST
+    return StopReason.ITERATIONS if len(state.log) >= options.max_iterations else None
 
 
 def _falls(rows: Array, state: LevenbergState, bounds: tuple[Array, Array], options: LevenbergOptions) -> bool:
@@ -317,7 +322,7 @@ def _stationary(state: LevenbergState, rows: Array, bounds: tuple[Array, Array],
     return largest <= options.gradient_tolerance
 
 
-def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _Step:
+def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _LevenbergStep:
     """Solve the damped, bounded linear problem of the module docstring."""
     p = len(state.theta)
     count, _, width = rows.shape
@@ -336,7 +341,7 @@ def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _
         right = factors[:, :n, n : n + p] @ step + factors[:, :n, -1]
         blocks = -np.linalg.solve(factors[:, :n, :n], right[..., None])[..., 0]
     model = rows[:, :, -1] + rows[:, :, n : n + p] @ step + np.einsum("sqn,sn->sq", rows[:, :, :n], blocks)
-    return _Step(step, blocks, 0.5 * float(np.sum(rows[:, :, -1] ** 2) - np.sum(model**2)), reduced)
+    return _LevenbergStep(step, blocks, 0.5 * float(np.sum(rows[:, :, -1] ** 2) - np.sum(model**2)), reduced)
 
 
 def _deviations(rows: Array) -> float:

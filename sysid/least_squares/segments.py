@@ -37,7 +37,7 @@ MOST_KNOWN = 100
 """Approximate number of parameters whose `driven_starts` are remembered."""
 
 
-NOTHING = 1e-7
+NO_EFFECT = 1e-7
 """Share of the largest effect of a start below which an effect counts as zero."""
 SHORTEST_PART, GONE = 100, 1e-3
 """Rows of the part over which effects of starts are computed first, and share of the largest effect below which one has died
@@ -306,7 +306,7 @@ class Segments:
         parameter_values = self._along_unknowns(theta, starts, list(range(p)), residual)
         along_starts[..., lasting] = apart._along_starts(theta, starts, lasting, residual)
         size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
-        along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding, which must not cause a step
+        along_starts[..., size < NO_EFFECT * size.max(initial=0.0)] = 0.0  # rounding, which must not cause a step
         return parameter_values, along_starts
 
     def _felt(self, theta: Array, starts: Array, states: Array) -> NDArray[np.intp]:

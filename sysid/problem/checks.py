@@ -27,7 +27,7 @@ MOST_STEPS, LONGEST_ROW = 1000, 1.0
 """Physics steps, and [s]: a row that lasts longer than both is an error."""
 REPEATS, REPEATED = 10, 0.1
 """Rows that repeat the row before, and their share from the first to the last motion; fewer may be chance."""
-STEPS = 4
+MOVED_STEPS = 4
 """Fewest sizes in which changes of some column come: those of an encoder that moves slowly come in one or two."""
 
 
@@ -173,7 +173,7 @@ def _check_repeats(problem: Checked, where: str, trajectory: Trajectory) -> None
     repeats = int(still.sum())
     regular = np.ptp(still) <= 1 and repeats >= max(REPEATS, REPEATED * (moved[-1] - moved[0]))
     sizes = np.abs(steps[moved]) / np.abs(steps).max(axis=0).clip(1e-300)
-    if regular and max(len(np.unique(column.round(6))) for column in sizes.T) >= STEPS:
+    if regular and max(len(np.unique(column.round(6))) for column in sizes.T) >= MOVED_STEPS:
         raise DataError(
             f"{where}: {repeats} rows repeat the row before in all columns while it moves: frames that were given twice? Give "
             f"each once, with its own time ({len(moved) + 1} of {len(values)} rows)"

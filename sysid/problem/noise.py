@@ -25,17 +25,17 @@ WITHIN = 0.6827
 """Share of a normal distribution within one standard deviation."""
 BEYOND = 5.0
 """Standard deviations beyond which differences are left out: one in two million normal numbers."""
-FEWEST = 20
+FEWEST_STRETCHES = 20
 """Fewest third differences without a gap for an estimate."""
 
 NOISY, CERTAIN, CHANNELS = -0.25, 1.65, 0.1
 """Test of noise: correlation of consecutive one-step errors below which they are noise, standard deviations that it must be
 below, and share of channels that must be so."""
-ROUNDING = 1e-8
+EXACT = 1e-8
 """Errors below this share of a channel's motion are rounding."""
 
 
-class Recorded(Protocol):
+class SeenNoise(Protocol):
     """Fields of a problem from which noise of full states is estimated; see `FitProblem`."""
 
     @property
@@ -52,7 +52,7 @@ class Recorded(Protocol):
     def controls(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
 
 
-def noisy_states(problem: Recorded) -> bool:
+def noisy_states(problem: SeenNoise) -> bool:
     r"""Whether recorded full states (fitted ones) carry noise, from predictions of single steps.
 
     One step from a noisy state is off by e_{k+1} - A e_k, whose neighbours are correlated by -1/2: noise is differenced. Errors
@@ -70,8 +70,8 @@ def noisy_states(problem: Recorded) -> bool:
         products = products + np.sum(error[1:] * error[:-1], axis=0)
         squares, travel = squares + np.sum(error**2, axis=0), travel + np.sum(moved**2, axis=0)
         count += len(error)
-    there = np.asarray(squares > ROUNDING**2 * np.maximum(travel, 1e-6 * np.median(travel)))
-    if count < FEWEST or not there.any():
+    there = np.asarray(squares > EXACT**2 * np.maximum(travel, 1e-6 * np.median(travel)))
+    if count < FEWEST_STRETCHES or not there.any():
         return False
     correlation = np.asarray(products)[there] / np.asarray(squares)[there]
     return bool(np.mean(correlation < NOISY - CERTAIN / np.sqrt(count)) >= CHANNELS)
@@ -97,10 +97,10 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
     found = {}
     for name in names:
         size = _third_differences(recordings, name)
-        if len(size) < FEWEST:
+        if len(size) < FEWEST_STRETCHES:
             raise DataError(
                 f"`noise` is not given, and that of {name} cannot be told from {len(size)} stretches of four rows without a "
-                f"gap, {FEWEST} are needed"
+                f"gap, {FEWEST_STRETCHES} are needed"
             )
         sigma = _deviation(size) / np.sqrt(20.0)
         largest = max(float(np.nanmax(np.abs(recording.select((name,)).values))) for recording in recordings)

@@ -23,7 +23,7 @@ TRAVEL = 200.0
 """Recordings travel at most this many times as far as the simulator with the start parameters."""
 BENDING = 50.0
 """Accelerations of free motions are at most this many times those of the simulator with the start parameters."""
-FEWEST = 5
+FEWEST_MOVING = 5
 """Fewest samples for the fit of a parabola."""
 VELOCITIES = 9
 """Starts that are tried: the guessed one, and some with random velocities of 1 m/s and 1 rad/s."""
@@ -229,7 +229,7 @@ def _acceleration(times: Array, values: Array) -> Array:
         for row in values[:, part]:
             for column, samples in enumerate(row.T):
                 good = np.isfinite(samples)
-                if good.sum() >= FEWEST:
+                if good.sum() >= FEWEST_MOVING:
                     curve = 2.0 * np.polyfit(times[part][good] - times[part][0], samples[good], 2)[0]
                     largest[column] = max(largest[column], abs(curve))
     return largest

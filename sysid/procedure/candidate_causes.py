@@ -29,7 +29,7 @@ from ..problem.problem import FitProblem
 from .late import searched
 from .search import Search
 
-NEARLY = 1e-5
+BRIEF_TOLERANCE = 1e-5
 """Relative cost tolerance of a fit that shows what another lacks: a sixth of a standard deviation, for 3000 rows."""
 ASTRAY = 2.0
 """Misfit above which the end of a fit may be a wrong minimum, which leaves more than a failed test does."""
@@ -38,9 +38,9 @@ WIDER = 2.0
 WORTH, SAID = 0.5, 0.8
 """Largest remaining share of the squared residuals for a candidate cause that does not explain the data to be named, and for
 its effect to be mentioned anyway: parameters unrelated to the cause left 53 and 57 % (measured)."""
-MOST = 0.25
+PARTLY_ABOVE = 0.25
 """Share of the squared residuals above which a candidate cause that leaves it is called a part of the cause."""
-MUJOCO_MODELS = 0.99
+HARDLY_SEPARATE = 0.99
 """Correlation with a fitted parameter above which data hardly separate a candidate cause's from it: its interval then holds for
 this linear model only, as of the tilt of a table that one straight slide shows."""
 
@@ -67,10 +67,10 @@ class _Tried(NamedTuple):
         return self.fit.explained or self.share <= WORTH
 
     @property
-    def mujoco_models(self) -> tuple[str, ...]:
-        """Fitted parameters of the robot from which data hardly separate its parameters (`MUJOCO_MODELS`)."""
+    def inseparable(self) -> tuple[str, ...]:
+        """Fitted parameters of the robot from which data hardly separate its parameters (`HARDLY_SEPARATE`)."""
         names = self.fit.posterior.names
-        freed, alike = np.isin(names, self.freed), np.abs(self.fit.correlation) > MUJOCO_MODELS
+        freed, alike = np.isin(names, self.freed), np.abs(self.fit.correlation) > HARDLY_SEPARATE
         return tuple(name for name, own, row in zip(names, freed, alike, strict=True) if not own and row[freed].any())
 
     @property
@@ -81,7 +81,7 @@ class _Tried(NamedTuple):
     @property
     def told(self) -> str:
         """Parameters of the candidate cause in words."""
-        hardly = f" (hardly told from {', '.join(self.mujoco_models)} by these data)" if self.mujoco_models else ""
+        hardly = f" (hardly told from {', '.join(self.inseparable)} by these data)" if self.inseparable else ""
         return "; ".join(e.line() for e in self.fit.estimates if e.name in self.freed) + hardly
 
 
@@ -141,8 +141,9 @@ def candidate(
         most = () if best is None or best.share >= SAID else (best.words, best.share)
         return result.with_diagnostic("unknown_cause", "note", *most, told=best.told if most and best else "", **facts)
     return result.with_diagnostic(
-        "likely_cause", "warning", best.words, best.share, MOST, adequate=best.fit.explained, partly=best.share > MOST,
-        elsewhere=elsewhere, told=best.told, values=best.values, alike=list(best.mujoco_models), freed=list(best.freed),
+        "likely_cause", "warning", best.words, best.share, PARTLY_ABOVE,
+        adequate=best.fit.explained, partly=best.share > PARTLY_ABOVE,
+        elsewhere=elsewhere, told=best.told, values=best.values, alike=list(best.inseparable), freed=list(best.freed),
         also=[f"{each.words}: {each.told}" for each in found if each is not best and each.fit.explained], **facts,
     )  # fmt: skip
 

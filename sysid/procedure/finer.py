@@ -20,13 +20,13 @@ from ..diagnostics.step import in_steps_of
 from ..fitting.shooting import ShootingOptions, single_shooting
 from ..least_squares.levenberg import LevenbergOptions
 from ..problem.problem import FitProblem
-from .candidate_causes import NEARLY
+from .candidate_causes import BRIEF_TOLERANCE
 
-WORTH = 0.8
+EXPLAINED_WORTH = 0.8
 """Largest remaining share of the misfit for a cause: a test that fails by a little may pass in finer steps by chance."""
 PART = 0.5
 """Largest remaining share of the misfit for steps to be named as a part of the cause."""
-BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=NEARLY))
+BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=BRIEF_TOLERANCE))
 """Options of the repeated fits, each from the end of another."""
 MOST, LESS = 4, 0.5
 """Most refinements, and the share of the misfit below which each must bring it to go on."""
@@ -54,7 +54,7 @@ def blamed(
             return result
         if again.explained or again.misfit > LESS * misfit:
             break
-    if not again.usable or again.misfit > (WORTH if again.explained else PART) * result.misfit:
+    if not again.usable or again.misfit > (EXPLAINED_WORTH if again.explained else PART) * result.misfit:
         return result
     return result.with_diagnostic(
         "step_matters", "warning", "dt", remaining_share(again, result), None,

@@ -17,17 +17,17 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from ..diagnostics.validation import HorizonError, open_loop
 from ..problem.problem import FitProblem
 
-SHARE = 0.2
+HELD_SHARE = 0.2
 """Share of every recording that is held out."""
-FEWEST = 200
+FEWEST_HELD = 200
 """Fewest rows of a held-out part; else nothing is held out, and both predict the fitted recordings over longer horizons."""
-LONGEST = 1.0
+LONGEST_HORIZON = 1.0
 """[s] Longest horizon that counts: beyond, many robots are chaotic."""
-CHANCE = 0.02
+EQUAL_WITHIN = 0.02
 """Relative excess of a fit's errors that still counts as equal."""
 QUIET = 0.5
 """Share of the fitted motion below which a held-out end says too little by itself: a throw has come to rest there."""
-NOTHING = 1e-6
+ROUNDING_SHARE = 1e-6
 """Errors below this share of the motion are rounding."""
 
 
@@ -43,8 +43,8 @@ def kept_back(split: DataSplit) -> DataSplit:
 
 
 def _parted(trajectory: Trajectory) -> tuple[Trajectory, Trajectory] | None:
-    last = round(SHARE * trajectory.num_steps)
-    if last < FEWEST:
+    last = round(HELD_SHARE * trajectory.num_steps)
+    if last < FEWEST_HELD:
         return None
     cut = trajectory.times[trajectory.num_steps - last]
     return trajectory.window(trajectory.times[0], cut), trajectory.window(cut, trajectory.times[-1])
@@ -62,7 +62,7 @@ class Comparison:
     @property
     def better(self) -> bool:
         """Whether the parameters of the fit are to be used."""
-        return self.ratio <= 1.0 + CHANCE
+        return self.ratio <= 1.0 + EQUAL_WITHIN
 
 
 def better_start(problem: FitProblem, before: Parameters) -> FitProblem:
@@ -92,10 +92,10 @@ def compare(errors: tuple[HorizonError, ...]) -> Comparison:
     if quiet:
         kept, data = [*kept, *quiet], "kept-back and fitted data"
     kept = kept or fitted_part
-    chosen = [e for e in kept if e.horizon <= LONGEST] or kept[:1]
+    chosen = [e for e in kept if e.horizon <= LONGEST_HORIZON] or kept[:1]
     logs = []
     for e in chosen:
-        floor = NOTHING * max(e.persistence, 1e-300)
+        floor = ROUNDING_SHARE * max(e.persistence, 1e-300)
         fitted = np.inf if e.failed or not np.isfinite(e.fitted) else max(e.fitted, floor)
         start = max(e.start, floor) if np.isfinite(e.start) else np.inf
         if np.isinf(fitted) and np.isinf(start):

@@ -20,7 +20,7 @@ from ..diagnostics.result import Estimate, FitResult
 from ..diagnostics.sentences import Diagnostic
 from ..diagnostics.uncertainty import Combination, JointParameters, PosteriorParameters
 from ..diagnostics.validation import HorizonError, Trace
-from ..least_squares.levenberg import IterLog
+from ..least_squares.levenberg import FitIteration
 from ..problem.recording_parameters import RecordingParameters
 from ..report.files import copy_constants, save
 from ..report.page import render
@@ -202,7 +202,7 @@ def loaded(folder: Path, kind: type[Parameters]) -> FitResult:
 
 PLAIN = ("method", "noise_known", "reduced_chi2", "dof", "converged", "seconds", "provenance", "misfit")
 LISTS: Mapping[str, type[Any]] = {
-    "estimates": Estimate, "combinations": Combination, "log": IterLog, "open_loop": HorizonError, "bands": Band,
+    "estimates": Estimate, "combinations": Combination, "log": FitIteration, "open_loop": HorizonError, "bands": Band,
 }  # fmt: skip
 
 

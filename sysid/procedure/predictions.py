@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from softgym_envs.core.errors import DataError
 
-from ..diagnostics.prediction_intervals import FEWEST, HORIZONS, ROWS, bands
+from ..diagnostics.prediction_intervals import FEWEST_WINDOWS, HORIZONS, ROWS, bands
 from ..diagnostics.result import FitResult
 from ..problem.noise import noise_of
 from ..problem.problem import FitProblem
@@ -34,7 +34,7 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
     if result.explained:
         return result
     known = problem.full_state or problem.estimates_initial
-    need = (FEWEST + 1) * HORIZONS[0] / 2 if known and not found else 0.0
+    need = (FEWEST_WINDOWS + 1) * HORIZONS[0] / 2 if known and not found else 0.0
     trust = bool(found) and all(band.fitted == 0 for band in found)
     far = () if found or result.noise_known else _far(problem, result)
     unit = problem.column_units[problem.column_names.index(far[0])] if far else ""

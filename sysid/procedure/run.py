@@ -23,7 +23,7 @@ from ..diagnostics.result import FitResult
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
 from ..report.files import save
-from .guard import CHANCE, better_start, compare
+from .guard import EQUAL_WITHIN, better_start, compare
 from .identification import Identification, StageResult, loaded
 from .predictions import banded
 from .search import Diagnose
@@ -169,7 +169,7 @@ def _guarded(found: FitResult, problem: FitProblem) -> FitResult:
         others = found.diagnostics[1:] if found.codes[0] == "not_converged" else found.diagnostics
         code = "used_unconverged" if better else "kept_previous"
         found = replace(found, diagnostics=others).with_diagnostic(
-            code, "do_not_use", "", judged.ratio, 1.0 + CHANCE, data=judged.data, percent=100 * judged.ratio
+            code, "do_not_use", "", judged.ratio, 1.0 + EQUAL_WITHIN, data=judged.data, percent=100 * judged.ratio
         )
     if better:
         return found

@@ -19,7 +19,7 @@ from ..fitting.outliers import LONE, without_lone
 from ..fitting.table import METHODS, method_of
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
-from .candidate_causes import NEARLY, Fitted, candidate, conditional
+from .candidate_causes import BRIEF_TOLERANCE, Fitted, candidate, conditional
 from .finer import blamed
 from .mislabelled import suspicious, unmasked
 from .predictions import banded
@@ -145,7 +145,7 @@ def _asked(
         given_too = {} if method.repeated else stage.options
         once: dict[str, Any] = {"starts": 1, "shorter": 0, "compare": False}
         if "levenberg" not in given_too:
-            once["levenberg"] = {"cost_tolerance": NEARLY}
+            once["levenberg"] = {"cost_tolerance": BRIEF_TOLERANCE}
         if from_there is not None:
             once |= {"begin": from_there.ended, "near": 0}
         elif method.repeated:
