@@ -18,19 +18,17 @@ demo: $(DEMO)  ## Run the main job at small scale; prints where the report is
 test: check  ## Run all checks and all tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-check: $(READY)  ## Style, types and layers
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+check: $(READY)  ## Style, types and layers; prints size and words of the checkout
+	$(BIN)/ruff check && $(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tests/counts.py
 
 format: $(READY)  ## Put the code into its one format
-	$(BIN)/ruff check --fix --exit-zero
-	$(BIN)/ruff format
+	$(BIN)/ruff check --fix --exit-zero && $(BIN)/ruff format
 
 speed: $(READY)  ## Measure speed, side by side with MuJoCo
-	$(BIN)/python benchmarks/tensegrity.py
-	$(BIN)/python benchmarks/rigid.py
+	$(BIN)/python benchmarks/tensegrity.py && $(BIN)/python benchmarks/rigid.py
 
 claims: $(READY)  ## Run fast published figures again, and write docs/measured.md
 	$(BIN)/python experiments/claims.py --run
@@ -39,9 +37,7 @@ docs: $(READY)  ## Write the generated pages of docs/reference
 	$(BIN)/python docs/generate.py
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder
-	rm -rf build dist
-	$(BIN)/python -m build
-	$(PYTHON) -m venv build/fresh
+	rm -rf build dist && $(BIN)/python -m build && $(PYTHON) -m venv build/fresh
 	build/fresh/bin/python -m pip install -q -c constraints.txt dist/*.whl
 	cd build && fresh/bin/python -c 'import agents, gymnasium, softgym_envs, sysid; \
 	env = gymnasium.make("TensegrityRoll-v0"); env.reset(seed=0); env.step(env.action_space.sample()); print("the wheel works")'
@@ -49,7 +45,6 @@ build: $(READY)  ## Build the wheel and try it in a fresh environment, away from
 clean:  ## Remove what the other targets made, .venv included
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-# The demo needs neither PyTorch nor tools of development.
 $(DEMO): EXTRAS := mujoco,control,sysid,report,scripts
 $(READY): EXTRAS := all,dev
 $(DEMO) $(READY): pyproject.toml setup.py constraints.txt
