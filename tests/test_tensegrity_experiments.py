@@ -162,7 +162,7 @@ def test_untracked_nodes_are_completed_by_the_rest_shape() -> None:
 
 
 def test_the_whole_procedure_on_the_mujoco_model_ends_in_a_useful_fit(tmp_path: Path) -> None:
-    """First and third command of docs/how-to/identification.md, on 0.6 s of the MuJoCo model: it predicts an unseen throw."""
+    """Record and identify as in docs/how-to/identify_tensegrity.md, on 0.6 s of the MuJoCo model: it predicts a throw."""
     data, fit = tmp_path / "recordings.h5", tmp_path / "fit"
     assert (
         run_script(load_script("scripts/record.py"), "tensegrity", "--backend", "mujoco", "--budget", 600, "--out", data) == 0
