@@ -42,8 +42,7 @@ from .whiteness import Whiteness, whiteness
 FAINT = 0.3
 """Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise, whose
 errors are far below the sensors' least noise."""
-NEGLIGIBLE = 0.05
-"""Share of the half width by noise below which an error of the model is ignored."""
+NEGLIGIBLE = 0.05  # Share of the half width by noise below which an error of the model is ignored.
 CREEP, SLOWLY = 0.1, 1.0
 """Moves of the parameters by one more step [standard deviations], where a method stopped at its last iteration: up to the first
 nothing is reported, up to the second intervals are widened by the move."""
@@ -54,10 +53,8 @@ class Ending:
     """Final state of a method."""
 
     method: str
-    theta: Array
-    """(p,)"""
-    starts: Array
-    """(S, nx)"""
+    theta: Array  # (p,)
+    starts: Array  # (S, nx)
     converged: bool
     message: str
     log: tuple[FitIteration, ...]

@@ -30,14 +30,10 @@ from ..least_squares.system import ShootingSystem
 from .initial_state import FEWEST_ROWS, OnlyStarts, rows_unknown, without_first
 from .residuals import WeightedResiduals, weighted_residuals
 
-OUTLIERS = 0.02
-"""Share of numbers that may be outliers of a camera."""
-LEAST_RATIO = 1.25
-"""Ratio of standard deviations below which nothing is reported: a lamp or a lens may differ by as much."""
-RARE = 1e-3
-"""False-alarm rate for fits of right models; small, as noise is hardly ever quite the same twice."""
-BEGIN = 0.3
-"""[s] First part of a segment that gives the second guess of its start."""
+OUTLIERS = 0.02  # Share of numbers that may be outliers of a camera.
+LEAST_RATIO = 1.25  # Ratio of standard deviations below which nothing is reported: a lamp or a lens may differ by as much.
+RARE = 1e-3  # False-alarm rate for fits of right models; small, as noise is hardly ever quite the same twice.
+BEGIN = 0.3  # [s] First part of a segment that gives the second guess of its start.
 
 _OPTIONS = LevenbergOptions(cost_tolerance=1e-3)
 
@@ -45,12 +41,9 @@ _OPTIONS = LevenbergOptions(cost_tolerance=1e-3)
 class Elsewhere(NamedTuple):
     """Test of held-out recordings whose residuals are too large."""
 
-    column: int
-    """Column whose residuals grow most against the fitted recordings."""
-    ratio: float
-    """Ratio of standard deviations over all columns."""
-    share: float
-    """Ratio of variances over the largest that chance allows (> 1)."""
+    column: int  # Column whose residuals grow most against the fitted recordings.
+    ratio: float  # Ratio of standard deviations over all columns.
+    share: float  # Ratio of variances over the largest that chance allows (> 1).
 
 
 def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals, covariance: Array) -> Elsewhere | None:

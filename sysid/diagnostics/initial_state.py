@@ -29,18 +29,14 @@ from ..problem.stamps import when_seen
 
 FIRST_PART, LONGEST_START = 0.25, 1.0
 """Share of a recording, and [s], that an unknown start is estimated from at most, where states are measured in part."""
-FEWEST_ROWS = 10
-"""Smallest number of those rows."""
+FEWEST_ROWS = 10  # Smallest number of those rows.
 LOOK = 0.1
 """[s] Rows that estimate a start of states measured with noise: `FEWEST_ROWS` rows at least, half a recording at most."""
-LOOK_IN_PART = 0.25
-"""[s] Rows that estimate a start of states measured in part."""
+LOOK_IN_PART = 0.25  # [s] Rows that estimate a start of states measured in part.
 NEAR_SPREADS = 4
 """Most iterations from a recorded state, which is nearly right; more would fit the start to errors of the parameters."""
-WHOLE = 1e-6
-"""[rows] Tolerance within which a latency is a whole number of rows."""
-LEAST = 1e-4
-"""Smallest noise of a channel that is assumed, as a share of its motion: other channels may be exact."""
+WHOLE = 1e-6  # [rows] Tolerance within which a latency is a whole number of rows.
+LEAST = 1e-4  # Smallest noise of a channel that is assumed, as a share of its motion: other channels may be exact.
 
 
 def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:

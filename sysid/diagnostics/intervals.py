@@ -12,8 +12,7 @@ from .result import Estimate
 from .scan import Compatible
 from .uncertainty import Identifiability
 
-ASSUMED = 0.5**0.5
-"""Share of the prior's standard deviation: above it the prior holds more information than the data."""
+ASSUMED = 0.5**0.5  # Share of the prior's standard deviation: above it the prior holds more information than the data.
 
 
 def widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...], unsure: Array) -> Array:

@@ -35,37 +35,29 @@ from .uncertainty import quantile_95
 LINEAR_REACH = 0.02
 """[fit coordinate] Largest move of a constant for which the linear step is used. Poorly determined starts may turn a small
 change of the model into any move; beyond, the other model is fitted."""
-AGAIN = LevenbergOptions(max_iterations=30, cost_tolerance=1e-6)
-"""Options of that fit."""
+AGAIN = LevenbergOptions(max_iterations=30, cost_tolerance=1e-6)  # Options of that fit.
 
 
 class Varied(NamedTuple):
     """The model with another amount of one choice."""
 
-    share: float
-    """s, more or less: 0.5 for half of it, or one and a half."""
-    segments: Segments
-    """Segments predicted with that amount; otherwise those that were fitted."""
+    share: float  # s, more or less: 0.5 for half of it, or one and a half.
+    segments: Segments  # Segments predicted with that amount; otherwise those that were fitted.
 
 
 class Unlike(NamedTuple):
     """Effects of differences between what the model assumes to be alike."""
 
-    spread: float
-    """s: standard deviation of the logarithm of each factor."""
-    slopes: Array
-    """(S, L', m, F) derivatives of the residuals by the logarithms of these factors."""
+    spread: float  # s: standard deviation of the logarithm of each factor.
+    slopes: Array  # (S, L', m, F) derivatives of the residuals by the logarithms of these factors.
 
 
 class LeftOpen(NamedTuple):
     """Effect of one choice on the parameters."""
 
-    cause: str
-    """Choice in words: "the simulator's step of 2 ms"."""
-    reach: Array
-    """(p,) possible errors of the parameters [fit coordinate]."""
-    allowed: bool = True
-    """Whether intervals are widened by `reach`; else they assume that the robot is as the model says."""
+    cause: str  # Choice in words: "the simulator's step of 2 ms".
+    reach: Array  # (p,) possible errors of the parameters [fit coordinate].
+    allowed: bool = True  # Whether intervals are widened by `reach`; else they assume that the robot is as the model says.
 
 
 def left_open(

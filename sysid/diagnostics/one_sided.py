@@ -32,18 +32,15 @@ LEVEL, STILL = 0.95, 0.99
 NEAR, NEARER = 30.0, 300.0
 """Multiples of the quantile beyond which a bound is excluded without a refit. The second holds where starts lose their effect,
 as a cost with fixed starts says little there."""
-BISECTIONS = 8
-"""Bisections between the estimate and the closed bound."""
+BISECTIONS = 8  # Bisections between the estimate and the closed bound.
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
 class OneSided(NamedTuple):
     """Constant that the data bound on one side, or on none."""
 
-    open: str
-    """Side that the data leave open, "upper" or "lower"; "both": any value explains them."""
-    limit: float
-    """[fit coordinate] Bound on the other side, 95 %; NaN where both are open."""
+    open: str  # Side that the data leave open, "upper" or "lower"; "both": any value explains them.
+    limit: float  # [fit coordinate] Bound on the other side, 95 %; NaN where both are open.
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +51,8 @@ class _Profile:
     theta: Array
     starts: Array
     place: int
-    own: float
-    """Cost of the fit."""
-    variance: float
-    """s^2."""
+    own: float  # Cost of the fit.
+    variance: float  # s^2.
 
     def held(self, value: float) -> Array:
         """Parameters (p,) with this one set to a value."""

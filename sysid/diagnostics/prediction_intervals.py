@@ -28,29 +28,21 @@ from ..problem.wrong_units import quantities
 from .initial_state import predicted, rows_of_start, rows_unknown, starts_of, without_first
 
 COVERAGE = 0.9
-HORIZONS = (0.5, 1.0)
-"""Horizons [s]."""
-FEWEST_WINDOWS = 9
-"""Smallest number of windows from which a band can be given."""
-MOST, MOST_ESTIMATED = 40, 12
-"""Largest number of windows per recording: with recorded starts, with estimated ones."""
-ROWS = 3
-"""Rows before a horizon's end whose median error counts, so that a single outlier of a camera has no effect."""
+HORIZONS = (0.5, 1.0)  # Horizons [s].
+FEWEST_WINDOWS = 9  # Smallest number of windows from which a band can be given.
+MOST, MOST_ESTIMATED = 40, 12  # Largest number of windows per recording: with recorded starts, with estimated ones.
+ROWS = 3  # Rows before a horizon's end whose median error counts, so that a single outlier of a camera has no effect.
 
 
 @dataclass(frozen=True)
 class Band:
     """Upper bound of the RMS error over the columns of one kind, for nine of ten predictions."""
 
-    kind: str
-    """Unit of the columns, or "other"."""
-    horizon: float
-    """[s]"""
-    size: float
-    """[kind]"""
+    kind: str  # Unit of the columns, or "other".
+    horizon: float  # [s]
+    size: float  # [kind]
     windows: int
-    fitted: int
-    """Number of these windows that are in fitted recordings."""
+    fitted: int  # Number of these windows that are in fitted recordings.
 
 
 def bands(problem: FitProblem, parameters: Parameters) -> tuple[Band, ...]:

@@ -17,32 +17,22 @@ from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .uncertainty import column_lengths
 
-CLUSTERS = 30
-"""Stretches of time that count as independent with errors="clustered"."""
-WEAK = 1e-4
-"""Directions with singular values below this times the largest are measured by secants."""
-UNSURE = 1e-6
-"""Share of the largest singular value below which those from derivatives alone may be errors of the derivatives."""
-SECANT = 0.02
-"""Half length of a secant [fit coordinate]."""
+CLUSTERS = 30  # Stretches of time that count as independent with errors="clustered".
+WEAK = 1e-4  # Directions with singular values below this times the largest are measured by secants.
+UNSURE = 1e-6  # Share of the largest singular value below which those from derivatives alone may be errors of the derivatives.
+SECANT = 0.02  # Half length of a secant [fit coordinate].
 
 
 class WeightedResiduals(NamedTuple):
     """Residuals with unknown starts projected out, as rows."""
 
-    residual: Array
-    """(N,)"""
-    jacobian: Array
-    """(N, p)"""
-    cluster: NDArray[np.intp]
-    """(N,)"""
-    in_time: Array
-    """(S, L', m) weighted residuals."""
-    basis: Array
-    """(S, L' m, k) orthonormal: space that unknown starts can explain."""
+    residual: Array  # (N,)
+    jacobian: Array  # (N, p)
+    cluster: NDArray[np.intp]  # (N,)
+    in_time: Array  # (S, L', m) weighted residuals.
+    basis: Array  # (S, L' m, k) orthonormal: space that unknown starts can explain.
     dof: int
-    present: NDArray[np.bool_]
-    """(S L' m,) mask of what was measured."""
+    present: NDArray[np.bool_]  # (S L' m,) mask of what was measured.
 
     def project(self, rows: Array) -> Array:
         """Rows (S, L' m, q) without the part that unknown starts can explain."""

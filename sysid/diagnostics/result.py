@@ -30,20 +30,15 @@ class Estimate:
 
     name: str
     unit: str
-    value: float
-    """Identified value; for a hidden constant the start value along the directions that are not seen."""
-    std: float
-    """[unit]; infinite if the constant is hidden."""
+    value: float  # Identified value; for a hidden constant the start value along the directions that are not seen.
+    std: float  # [unit]; infinite if the constant is hidden.
     interval: tuple[float, float]
     """95 % confidence, widened by the model's own error (see `.scan`); the bounds if nothing is seen."""
     start: float
     bounds: tuple[float, float]
-    at_bound: str
-    """"lower", "upper" or ""."""
-    hidden: bool
-    """Whether the data do not identify the constant: `value` is then no measurement."""
-    assumed: bool = False
-    """Whether the data say less than the prior: value and interval then come mostly from the prior."""
+    at_bound: str  # "lower", "upper" or "".
+    hidden: bool  # Whether the data do not identify the constant: `value` is then no measurement.
+    assumed: bool = False  # Whether the data say less than the prior: value and interval then come mostly from the prior.
 
     @property
     def suffix(self) -> str:
@@ -69,10 +64,8 @@ class Estimate:
 class Ended(NamedTuple):
     """Final states and noise of a fit, from which another fit of the same recordings may start."""
 
-    states: tuple[Array, ...]
-    """States of every recording (T+1, nx); where segments meet, those of the later one."""
-    noise: Array
-    """(m,) standard deviations that weighted the residuals."""
+    states: tuple[Array, ...]  # States of every recording (T+1, nx); where segments meet, those of the later one.
+    noise: Array  # (m,) standard deviations that weighted the residuals.
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,29 +76,22 @@ class FitResult:
     parameters: Parameters
     start: Parameters
     estimates: tuple[Estimate, ...]
-    combinations: tuple[Combination, ...]
-    """Identified combinations of hidden parameters."""
+    combinations: tuple[Combination, ...]  # Identified combinations of hidden parameters.
     posterior: PosteriorParameters
-    noise: dict[str, float]
-    """Channel -> standard deviation of the residual, known or estimated."""
+    noise: dict[str, float]  # Channel -> standard deviation of the residual, known or estimated.
     noise_known: bool
-    reduced_chi2: float
-    """Squared weighted residuals per degree of freedom."""
+    reduced_chi2: float  # Squared weighted residuals per degree of freedom.
     dof: int
-    singular_values: tuple[float, ...]
-    """Singular values of the weighted Jacobian in fit coordinates."""
-    diagnostics: tuple[Diagnostic, ...]
-    """The first is the headline."""
+    singular_values: tuple[float, ...]  # Singular values of the weighted Jacobian in fit coordinates.
+    diagnostics: tuple[Diagnostic, ...]  # The first is the headline.
     log: tuple[FitIteration, ...]
-    start_costs: tuple[float, ...]
-    """Final cost of every start of a multi-start."""
+    start_costs: tuple[float, ...]  # Final cost of every start of a multi-start.
     converged: bool
     open_loop: tuple[HorizonError, ...]
     trace: Trace
     seconds: float
     provenance: dict[str, str]
-    spec: SimulatorSpec
-    """Simulator that the parameters belong to; saved with them."""
+    spec: SimulatorSpec  # Simulator that the parameters belong to; saved with them.
     view: RecordingParameters = field(default_factory=RecordingParameters)
     """Parameters of the recordings: latency, and the camera's pose."""
     bands: tuple[Band, ...] = ()
@@ -115,8 +101,7 @@ class FitResult:
 
     The tests are for errors that last in any column, and for their size where the noise is not estimated from the residuals.
     """
-    ended: Ended | None = None
-    """Final states and noise; None for a method that provides no states."""
+    ended: Ended | None = None  # Final states and noise; None for a method that provides no states.
 
     @property
     def explained(self) -> bool:

@@ -44,39 +44,25 @@ class Evidence:
     identifiability: Identifiability
     estimates: tuple[Estimate, ...]
     converged: bool
-    message: str
-    """Reason why the method stopped."""
-    chi2: float
-    """Chi square per degree of freedom."""
+    message: str  # Reason why the method stopped.
+    chi2: float  # Chi square per degree of freedom.
     dof: int
-    correlation: float
-    """Correlation of consecutive residuals; 0 where they are mere rounding."""
-    errors: str
-    """Assumption of the covariance: "independent" or "clustered"."""
+    correlation: float  # Correlation of consecutive residuals; 0 where they are mere rounding.
+    errors: str  # Assumption of the covariance: "independent" or "clustered".
     start_costs: tuple[float, ...]
-    pressed: tuple[tuple[str, str], ...]
-    """Parameters that the fit moved to a bound, and that bound: ("gain", "lower")."""
+    pressed: tuple[tuple[str, str], ...]  # Parameters that the fit moved to a bound, and that bound: ("gain", "lower").
     open_loop: tuple[HorizonError, ...]
-    compatible: tuple[Compatible, ...] = ()
-    """Values that the model's own error allows, per constant; empty where it has none."""
-    whiteness: Whiteness | None = None
-    """None where residuals are mere rounding."""
-    sides: tuple[OneSided | None, ...] = ()
-    """One-sided bounds, per constant; None for a constant with two sides."""
-    opened: tuple[LeftOpen, ...] = ()
-    """Effects of the model's choices on the parameters."""
-    single: bool = False
-    """Whether single steps from recorded states were fitted."""
-    from_measured: bool = False
-    """Whether fitted predictions start from recorded states."""
+    compatible: tuple[Compatible, ...] = ()  # Values that the model's own error allows, per constant; empty where it has none.
+    whiteness: Whiteness | None = None  # None where residuals are mere rounding.
+    sides: tuple[OneSided | None, ...] = ()  # One-sided bounds, per constant; None for a constant with two sides.
+    opened: tuple[LeftOpen, ...] = ()  # Effects of the model's choices on the parameters.
+    single: bool = False  # Whether single steps from recorded states were fitted.
+    from_measured: bool = False  # Whether fitted predictions start from recorded states.
     carried: tuple[str, ...] = ()
     """Patterns of state entries that no column shows, and that segments take over from each other."""
-    longer: Longer | None = None
-    """Test of segments longer than the fitted ones; None: no result."""
-    held: Held | None = None
-    """Test of fixed parameters; None: no result."""
-    elsewhere: Elsewhere | None = None
-    """Test of held-out recordings, where their residuals are too large; else None."""
+    longer: Longer | None = None  # Test of segments longer than the fitted ones; None: no result.
+    held: Held | None = None  # Test of fixed parameters; None: no result.
+    elsewhere: Elsewhere | None = None  # Test of held-out recordings, where their residuals are too large; else None.
 
 
 def diagnostics(evidence: Evidence) -> tuple[Diagnostic, ...]:

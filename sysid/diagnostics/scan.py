@@ -23,10 +23,8 @@ from softgym_envs.core.simulator import Array
 
 from ..least_squares.system import ShootingSystem
 
-VALUES = 33
-"""K values per constant, evenly spaced over its range in fit coordinates."""
-WHITE_CHANCE = 4.0
-"""Standard deviations that the persistent part of white noise stays below."""
+VALUES = 33  # K values per constant, evenly spaced over its range in fit coordinates.
+WHITE_CHANCE = 4.0  # Standard deviations that the persistent part of white noise stays below.
 VAGUE_FACTOR, VAGUE_SHARE = 10.0, 0.5
 """A constant is unknown if its compatible values span an order of magnitude (log scale), or half of what is allowed."""
 
@@ -34,10 +32,8 @@ VAGUE_FACTOR, VAGUE_SHARE = 10.0, 0.5
 class Compatible(NamedTuple):
     """Values of one parameter that the model's own error cannot tell apart."""
 
-    low: float
-    """[fit coordinate]"""
-    high: float
-    """[fit coordinate]"""
+    low: float  # [fit coordinate]
+    high: float  # [fit coordinate]
     better: float | None
     """[fit coordinate] Value that fits significantly better than the fit, which ended in a local minimum; else None."""
 

@@ -35,12 +35,9 @@ from .model_form import Varied, change
 from .residuals import WeightedResiduals, weighted_residuals
 from .whiteness import ALARM
 
-FIRST, LARGEST = 1e-3, 0.1
-"""[fit coordinate] First and largest change of a parameter that is tried."""
-SMALL = 0.01
-"""Effect of the second change on all predictions, in standard deviations of the noise of one number."""
-SAME_EFFECT = 1e-6
-"""Share of an effect below which its part beside the free parameters is rounding."""
+FIRST, LARGEST = 1e-3, 0.1  # [fit coordinate] First and largest change of a parameter that is tried.
+SMALL = 0.01  # Effect of the second change on all predictions, in standard deviations of the noise of one number.
+SAME_EFFECT = 1e-6  # Share of an effect below which its part beside the free parameters is rounding.
 
 
 class NotGiven(NamedTuple):
@@ -49,19 +46,15 @@ class NotGiven(NamedTuple):
     name: str
     amount: float
     """[its unit] Possible error of its value, 95 %; infinite where the data do not separate it from the free parameters."""
-    moved: Array
-    """(p,) changes of the free parameters by that error [fit coordinate]."""
+    moved: Array  # (p,) changes of the free parameters by that error [fit coordinate].
 
 
 class Held(NamedTuple):
     """Result of the test of all candidate causes."""
 
-    cause: str
-    """Cause that explains the residuals best, in words."""
-    share: float
-    """Statistic over its limit, as a ratio of standard deviations; at most 1 where the fit is explained."""
-    not_given: tuple[NotGiven, ...]
-    """Fixed parameters that may move a free one by more than its interval."""
+    cause: str  # Cause that explains the residuals best, in words.
+    share: float  # Statistic over its limit, as a ratio of standard deviations; at most 1 where the fit is explained.
+    not_given: tuple[NotGiven, ...]  # Fixed parameters that may move a free one by more than its interval.
 
 
 def held(
@@ -116,13 +109,10 @@ def held(
 class _Asked(NamedTuple):
     """Residuals and effects for the test."""
 
-    residual: Array
-    """(N,) without the part of unknown starts."""
+    residual: Array  # (N,) without the part of unknown starts.
     dof: int
-    free: Array
-    """(N, r) orthonormal: effects of free parameters and allowed choices."""
-    effects: dict[str, dict[str, Array]]
-    """Cause -> fixed parameters that have an effect -> their effects (N,)."""
+    free: Array  # (N, r) orthonormal: effects of free parameters and allowed choices.
+    effects: dict[str, dict[str, Array]]  # Cause -> fixed parameters that have an effect -> their effects (N,).
 
 
 def _asked(

@@ -39,11 +39,9 @@ from .step import half_step_variation
 from .uncertainty import analyse
 from .whiteness import ALARM, NUMBERS, gamma_limit
 
-FACTORS = (2, 4, 8)
-"""Lengths of segments, as multiples of the fitted one."""
+FACTORS = (2, 4, 8)  # Lengths of segments, as multiples of the fitted one.
 GROWTH_DRAWS = 999
-WRONG_MINIMUM = 0.3
-"""Share of the motion above which residuals may be those of a wrong minimum."""
+WRONG_MINIMUM = 0.3  # Share of the motion above which residuals may be those of a wrong minimum.
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
@@ -52,16 +50,11 @@ class Longer(NamedTuple):
 
     rows: int
     seconds: float
-    column: int
-    """Column whose residuals grew most."""
-    growth: float
-    """Growth of that column's residuals, as a ratio of standard deviations."""
-    z: float
-    """z of the module docstring, less its simulated mean, in simulated standard deviations."""
-    cause: str
-    """Cause if z exceeds its limit by the simulator's step only: "the simulator's step of 2 ms"; else empty."""
-    limit: float
-    """Value that z exceeds in a share `ALARM` of fits of a right model, over all lengths together."""
+    column: int  # Column whose residuals grew most.
+    growth: float  # Growth of that column's residuals, as a ratio of standard deviations.
+    z: float  # z of the module docstring, less its simulated mean, in simulated standard deviations.
+    cause: str  # Cause if z exceeds its limit by the simulator's step only: "the simulator's step of 2 ms"; else empty.
+    limit: float  # Value that z exceeds in a share `ALARM` of fits of a right model, over all lengths together.
 
     @property
     def share(self) -> float:

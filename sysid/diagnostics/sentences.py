@@ -60,20 +60,14 @@ class Code(NamedTuple):
     """Kind of a diagnostic."""
 
     meaning: str
-    hint: str
-    """What to do."""
-    words: str | Callable[[Any], str]
-    """Sentence with places for fields and facts of a diagnostic, or a function of these."""
-    alarms: str = "not measured"
-    """Rate of false alarms for fits of right models."""
+    hint: str  # What to do.
+    words: str | Callable[[Any], str]  # Sentence with places for fields and facts of a diagnostic, or a function of these.
+    alarms: str = "not measured"  # Rate of false alarms for fits of right models.
 
 
-SWITCHES = ("free_motion", "flip_y")
-"""Arguments whose flag has no value."""
-RENAMED = {"measured": "columns", "options": "option"}
-"""Argument -> its flag, where that is another word."""
-SETTINGS = ("box", "errors", "jacobian", "segment_steps", "starts")
-"""Arguments that are settings of a method."""
+SWITCHES = ("free_motion", "flip_y")  # Arguments whose flag has no value.
+RENAMED = {"measured": "columns", "options": "option"}  # Argument -> its flag, where that is another word.
+SETTINGS = ("box", "errors", "jacobian", "segment_steps", "starts")  # Arguments that are settings of a method.
 
 
 def as_flags(text: str) -> str:

@@ -27,30 +27,21 @@ from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import triangle
 
-RANK_TOLERANCE = 1e-9
-"""Singular values below this times the largest, of columns of unit length, are zero to rounding."""
-TAKES_PART = 1e-2
-"""Share of a null direction's unit vector above which a constant takes part in it."""
-ALONE = 1e-9
-"""Share of a direction's information outside of one cluster, below which that cluster's residuals show no error."""
-NORMAL = float(stats.norm.ppf(0.975))
-"""Standard deviations of a 95 % interval."""
+RANK_TOLERANCE = 1e-9  # Singular values below this times the largest, of columns of unit length, are zero to rounding.
+TAKES_PART = 1e-2  # Share of a null direction's unit vector above which a constant takes part in it.
+ALONE = 1e-9  # Share of a direction's information outside of one cluster, below which that cluster's residuals show no error.
+NORMAL = float(stats.norm.ppf(0.975))  # Standard deviations of a 95 % interval.
 
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
     """Singular value decomposition of J (N, p) = U diag(s) V', split into what is seen and what is not."""
 
-    singular_values: Array
-    """(p,) descending."""
-    seen: Array
-    """(p, r) directions of theta that change the prediction."""
-    null: Array
-    """(p, p - r) directions that do not."""
-    structural: tuple[bool, ...]
-    """Per null direction, whether no amount of such data would help; else noise hides it."""
-    covariance: Array
-    """(p, p) covariance in fit coordinates, zero along null directions."""
+    singular_values: Array  # (p,) descending.
+    seen: Array  # (p, r) directions of theta that change the prediction.
+    null: Array  # (p, p - r) directions that do not.
+    structural: tuple[bool, ...]  # Per null direction, whether no amount of such data would help; else noise hides it.
+    covariance: Array  # (p, p) covariance in fit coordinates, zero along null directions.
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
@@ -62,12 +53,10 @@ class Identifiability:
 class Combination:
     """A function of parameters that the data see, although they do not see its parameters one by one."""
 
-    formula: str
-    """Formula, as "cable_stiffness / rod_mass"."""
+    formula: str  # Formula, as "cable_stiffness / rod_mass".
     unit: str
     value: float
-    interval: tuple[float, float]
-    """95 % confidence."""
+    interval: tuple[float, float]  # 95 % confidence.
     relative_std: float
     """Standard deviation of its logarithm; for sums (linear scales) its standard deviation in fit coordinates."""
 
@@ -240,10 +229,8 @@ class PosteriorParameters:
     """
 
     names: tuple[str, ...]
-    mean: Array
-    """(p,) fit coordinates."""
-    covariance: Array
-    """(p, p)"""
+    mean: Array  # (p,) fit coordinates.
+    covariance: Array  # (p, p)
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
         """Draw the identified parameters; others are left out and keep their nominal value."""

@@ -25,8 +25,7 @@ from ..problem.recording_parameters import RecordingParameters
 from ..problem.wrong_units import quantities
 from .initial_state import followed_whole, predicted, rows_of_start, rows_unknown, starts_of, without_first
 
-HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
-"""Horizons [s]."""
+HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)  # Horizons [s].
 WINDOWS, ESTIMATED = 10, 4
 """Largest number of starts per recording: recorded ones; estimated ones (over all recordings if states are in part)."""
 
@@ -35,34 +34,25 @@ WINDOWS, ESTIMATED = 10, 4
 class HorizonError:
     """RMS open-loop error at one horizon, over the columns of one kind and all windows of one part of the data."""
 
-    part: str
-    """train, validation or test."""
-    kind: str
-    """Unit of the columns, or "other"."""
-    horizon: float
-    """[s]"""
+    part: str  # train, validation or test.
+    kind: str  # Unit of the columns, or "other".
+    horizon: float  # [s]
     fitted: float
-    start: float
-    """Error with the parameters before the fit."""
+    start: float  # Error with the parameters before the fit.
     persistence: float
     windows: int
-    failed: int
-    """Windows in which the simulation diverged; they are left out of `fitted` and `start`."""
+    failed: int  # Windows in which the simulation diverged; they are left out of `fitted` and `start`.
 
 
 class Trace(NamedTuple):
     """One recording with its open-loop prediction."""
 
     label: str
-    times: Array
-    """(T+1,) [s] since the recording began."""
+    times: Array  # (T+1,) [s] since the recording began.
     names: tuple[str, ...]
-    measured: Array
-    """(T+1, ny)"""
-    fitted: Array
-    """(T+1, ny)"""
-    start: Array
-    """(T+1, ny) with the parameters before the fit."""
+    measured: Array  # (T+1, ny)
+    fitted: Array  # (T+1, ny)
+    start: Array  # (T+1, ny) with the parameters before the fit.
 
 
 def open_loop(

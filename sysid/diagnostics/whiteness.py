@@ -38,28 +38,22 @@ from scipy.optimize import brentq
 
 from softgym_envs.core.simulator import Array
 
-ALARM = 0.01
-"""False-alarm rate of this test for fits of a right model."""
-WINDOWS = (1, 3, 10)
-"""Largest lags L [rows]."""
+ALARM = 0.01  # False-alarm rate of this test for fits of a right model.
+WINDOWS = (1, 3, 10)  # Largest lags L [rows].
 NOISE_DRAWS = 4999
 """Draws of noise. Fits of one system share their limit, whose rate of false alarms is off by 1 / sqrt(ALARM NOISE_DRAWS), a
 seventh."""
-NUMBERS = 4_000_000
-"""Most simulated residuals: beyond, little is taken out of any column, and its z is a gamma variable."""
-FEWEST_DRAWS = 199
-"""Fewest draws that give a quantile."""
+NUMBERS = 4_000_000  # Most simulated residuals: beyond, little is taken out of any column, and its z is a gamma variable.
+FEWEST_DRAWS = 199  # Fewest draws that give a quantile.
 
 
 class Whiteness(NamedTuple):
     """The column whose residuals last longest."""
 
     column: int
-    correlation: float
-    """Correlation of consecutive residuals of this column."""
+    correlation: float  # Correlation of consecutive residuals of this column.
     z: float
-    limit: float
-    """Value that the largest z exceeds in a share `ALARM` of fits, if the residuals are white."""
+    limit: float  # Value that the largest z exceeds in a share `ALARM` of fits, if the residuals are white.
 
     @property
     def white(self) -> bool:

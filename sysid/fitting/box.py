@@ -23,8 +23,7 @@ from softgym_envs.core.simulator import Array
 from ..least_squares.system import ShootingSystem
 from ..problem.problem import FitProblem
 
-SIDE = np.sqrt(3.0)
-"""Half a side of the box [standard deviations of uniform noise]."""
+SIDE = np.sqrt(3.0)  # Half a side of the box [standard deviations of uniform noise].
 ROUNDS, CHAINS, STEPS = 8, 100, 40
 """Most linearisations; chains; steps of a chain per unknown, the first half of which is discarded."""
 TOLERANCE = 1e-6
@@ -34,12 +33,9 @@ TOLERANCE = 1e-6
 class Box:
     """The posterior under bounded noise."""
 
-    theta: Array
-    """(p,) mean, fit coordinates."""
-    starts: Array
-    """(S, nx) mean."""
-    samples: Array
-    """(K, p)"""
+    theta: Array  # (p,) mean, fit coordinates.
+    starts: Array  # (S, nx) mean.
+    samples: Array  # (K, p)
 
 
 def box_posterior(problem: FitProblem, system: ShootingSystem, theta: Array, starts: Array) -> Box | None:

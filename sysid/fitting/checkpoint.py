@@ -21,13 +21,10 @@ from ..least_squares.levenberg import FitIteration, LevenbergState, StopReason
 class Journal:
     """Progress of a fit between iterations: the content of a checkpoint."""
 
-    phase: int
-    """Number of the minimisation: first the starts, then the reweighted ones."""
+    phase: int  # Number of the minimisation: first the starts, then the reweighted ones.
     sigma: Array
-    done: tuple[LevenbergState, ...]
-    """Final states of the earlier phases."""
-    state: LevenbergState | None
-    """State of the phase under way."""
+    done: tuple[LevenbergState, ...]  # Final states of the earlier phases.
+    state: LevenbergState | None  # State of the phase under way.
 
 
 def save(path: Path, identity: str, spec: SimulatorSpec, journal: Journal) -> None:

@@ -23,8 +23,7 @@ from ..least_squares.system import ShootingSystem
 from ..problem.noise import noise_of
 from ..problem.problem import FitProblem
 
-CONTROL = "control:"
-"""Prefix of names of the controls' noise."""
+CONTROL = "control:"  # Prefix of names of the controls' noise.
 
 
 class Whitened(Protocol):
@@ -61,8 +60,7 @@ class Followed:
     """All recordings with their filters: stands in for `Segments` in `ShootingSystem` and the judge, with one known start."""
 
     problem: FitProblem
-    values: Array
-    """(1, T, m) measured values, recording after recording."""
+    values: Array  # (1, T, m) measured values, recording after recording.
     whitened: tuple[Whitened, ...]
     free = False
     unknowns = 0

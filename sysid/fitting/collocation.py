@@ -35,41 +35,31 @@ from softgym_envs.core.transcription import evaluated_steps, linearized_steps
 
 from ..problem.problem import FitProblem
 
-SMALLEST_STEP = 2.0**-12
-"""Smallest step of the line search."""
+SMALLEST_STEP = 2.0**-12  # Smallest step of the line search.
 
 
 class Window(NamedTuple):
     """One recording, on the grid of physics steps."""
 
-    controls: Array
-    """(K, nu)"""
-    values: Array
-    """(K+1, ny); NaN where nothing was measured."""
+    controls: Array  # (K, nu)
+    values: Array  # (K+1, ny); NaN where nothing was measured.
 
 
 class Point(NamedTuple):
     """All unknowns of all recordings."""
 
-    theta: Array
-    """(p,) fit coordinates."""
-    states: tuple[Array, ...]
-    """(K+1, nx) each."""
-    pairs: tuple[Array, ...]
-    """(K, nz) each."""
+    theta: Array  # (p,) fit coordinates.
+    states: tuple[Array, ...]  # (K+1, nx) each.
+    pairs: tuple[Array, ...]  # (K, nz) each.
 
 
 class _Local(NamedTuple):
     """One recording's constraints, linearised: d states = columns @ d(theta, x_0) + drift, and so for pairs."""
 
-    columns: Array
-    """(K+1, nx, p + nx)"""
-    drift: Array
-    """(K+1, nx)"""
-    pairs: Array
-    """(K, nz, p + nx)"""
-    pair_drift: Array
-    """(K, nz)"""
+    columns: Array  # (K+1, nx, p + nx)
+    drift: Array  # (K+1, nx)
+    pairs: Array  # (K, nz, p + nx)
+    pair_drift: Array  # (K, nz)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +74,7 @@ class Collocation:
     problem: FitProblem
     form: ComplementarityForm
     windows: tuple[Window, ...]
-    sigma: Array
-    """(ny,)"""
+    sigma: Array  # (ny,)
 
     def __post_init__(self) -> None:
         simulator = self.problem.simulator

@@ -37,24 +37,15 @@ from ..least_squares.system import ShootingSystem
 from ..problem.problem import FitProblem
 from .closed_loop import CONTROL, Alike, Choices, Tracker, anchored, control_noise, set_apart, with_others
 
-LAG_CHANCE = 3.3
-"""Standard deviations of a correlation that noise may reach."""
-ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)
-"""Options of a fit whose filter is not the last one."""
-WAY_BACK = (1.0, 0.5, 0.25, 0.125)
-"""Shares of the way from gentle parameters to those of the start."""
-BEFORE = 2
-"""Number of filters of a rough fit."""
-CLOSE_FILTER = 0.1
-"""Move [standard deviations, of the surest direction at most] below which a new filter is the last one."""
-FORGETFUL = 10.0
-"""Factor on the noise of the controls; with 100, filters no longer separate stiffness from damping."""
-SMALLEST_SHARE = 0.1
-"""Smallest share of a step to another filter."""
-MUCH = 1.5
-"""Variance of innovations above which a minimum may be a wrong one."""
-LOWER = 0.95
-"""Largest ratio of squared innovations for a fit to replace another minimum."""
+LAG_CHANCE = 3.3  # Standard deviations of a correlation that noise may reach.
+ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)  # Options of a fit whose filter is not the last one.
+WAY_BACK = (1.0, 0.5, 0.25, 0.125)  # Shares of the way from gentle parameters to those of the start.
+BEFORE = 2  # Number of filters of a rough fit.
+CLOSE_FILTER = 0.1  # Move [standard deviations, of the surest direction at most] below which a new filter is the last one.
+FORGETFUL = 10.0  # Factor on the noise of the controls; with 100, filters no longer separate stiffness from damping.
+SMALLEST_SHARE = 0.1  # Smallest share of a step to another filter.
+MUCH = 1.5  # Variance of innovations above which a minimum may be a wrong one.
+LOWER = 0.95  # Largest ratio of squared innovations for a fit to replace another minimum.
 
 
 @dataclass(frozen=True)
@@ -125,8 +116,7 @@ class FilterEnd(NamedTuple):
     """Result of minimisations with one filter after the other."""
 
     ending: Ending
-    system: ShootingSystem
-    """Least squares with the last filter."""
+    system: ShootingSystem  # Least squares with the last filter.
 
     @property
     def variance(self) -> float:

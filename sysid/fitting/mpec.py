@@ -44,10 +44,8 @@ from ..problem.problem import FitProblem
 from .box import box_posterior
 from .collocation import Collocation, Point, window_of
 
-CLOSER = 3
-"""Number of nested grids: friction is found to a thousandth of its range."""
-SAME_MINIMUM = 1e-2
-"""Relative difference of objectives, and of fit coordinates, up to which two ways ended at one minimum."""
+CLOSER = 3  # Number of nested grids: friction is found to a thousandth of its range.
+SAME_MINIMUM = 1e-2  # Relative difference of objectives, and of fit coordinates, up to which two ways ended at one minimum.
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,7 @@ class Attempt:
     method: str
     objective: float
     iterations: int
-    accepted: bool
-    """Whether it passed the gate."""
+    accepted: bool  # Whether it passed the gate.
     seconds: float
 
 
@@ -107,19 +104,13 @@ class Attempt:
 class MpecSolution:
     """Parameters and states; see `mpec` for the whole report."""
 
-    theta: Array
-    """(p,) fit coordinates; the mean inside of the noise box where there is one."""
-    starts: Array
-    """(S, nx) initial states; likewise."""
-    objective: float
-    """Smallest sum of (n / sigma)^2 found; with a noise box it is that of `least`."""
-    limit: float
-    """The largest objective that the noise explains."""
+    theta: Array  # (p,) fit coordinates; the mean inside of the noise box where there is one.
+    starts: Array  # (S, nx) initial states; likewise.
+    objective: float  # Smallest sum of (n / sigma)^2 found; with a noise box it is that of `least`.
+    limit: float  # The largest objective that the noise explains.
     attempts: tuple[Attempt, ...]
-    least: tuple[Array, Array]
-    """theta and starts of the least objective."""
-    samples: Array
-    """(K, p) samples of the noise box; (0, p) where none was requested or nothing was found inside."""
+    least: tuple[Array, Array]  # theta and starts of the least objective.
+    samples: Array  # (K, p) samples of the noise box; (0, p) where none was requested or nothing was found inside.
     seconds: float
 
     @property

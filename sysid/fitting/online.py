@@ -34,8 +34,7 @@ from ..least_squares.segments import Segments
 from ..problem.problem import FitProblem
 from .mpec import solve
 
-STEP_HALVINGS = 4
-"""Number of tried step lengths, each half of the one before, while the objective rises."""
+STEP_HALVINGS = 4  # Number of tried step lengths, each half of the one before, while the objective rises.
 
 
 @dataclass(frozen=True)
@@ -68,16 +67,11 @@ class HorizonResult:
     """Estimates at every row from the window's length on, by the rows up to it."""
 
     names: tuple[str, ...]
-    times: Array
-    """(R,) [s] times of the rows with an estimate."""
-    mean: Array
-    """(R, p) parameters, in their units."""
-    std: Array
-    """(R, p) standard deviations of the parameters."""
-    states: Array
-    """(R, nx) state at that row."""
-    seconds: Array
-    """(R,) processor time per row; that of the first row is for the whole first window."""
+    times: Array  # (R,) [s] times of the rows with an estimate.
+    mean: Array  # (R, p) parameters, in their units.
+    std: Array  # (R, p) standard deviations of the parameters.
+    states: Array  # (R, nx) state at that row.
+    seconds: Array  # (R,) processor time per row; that of the first row is for the whole first window.
     excess: Array
     """(R,) sum of squares of the window's residuals / sigma, over the largest that noise explains; above 1: model error."""
 
@@ -177,14 +171,10 @@ def _first_window(problem: FitProblem, form: ComplementarityForm, recording: Tra
 class Found(NamedTuple):
     """Estimate at one row."""
 
-    theta: Array
-    """(p,)"""
-    states: Array
-    """(L+1, n)"""
-    spread: Array
-    """(p + n, p + n) covariance of parameters and first state."""
-    arrival: tuple[Array, Array]
-    """Mean and covariance of the next row's arrival cost."""
+    theta: Array  # (p,)
+    states: Array  # (L+1, n)
+    spread: Array  # (p + n, p + n) covariance of parameters and first state.
+    arrival: tuple[Array, Array]  # Mean and covariance of the next row's arrival cost.
 
 
 class _Row:

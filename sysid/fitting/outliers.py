@@ -26,12 +26,9 @@ from ..diagnostics.result import FitResult
 from ..least_squares.segments import Segments
 from ..problem.problem import FitProblem
 
-MEDIAN = 1.4826
-"""Standard deviation of normal noise over the median of its sizes."""
-OUTLIER = 5.0
-"""Standard deviations beyond which a point is an outlier: one in two million for normal noise."""
-MOST_LONE = 0.03
-"""Share of lone values above which none is left out."""
+MEDIAN = 1.4826  # Standard deviation of normal noise over the median of its sizes.
+OUTLIER = 5.0  # Standard deviations beyond which a point is an outlier: one in two million for normal noise.
+MOST_LONE = 0.03  # Share of lone values above which none is left out.
 MOST_OUTLIERS = 0.1
 """Share of points above which they are no outliers, but errors of the model: nothing is left out. Nor is anything where no
 fit would accept the rest, as of a recording without one of its columns."""
@@ -46,8 +43,7 @@ class Cleaned(NamedTuple):
 
     problem: FitProblem
     segments: Segments
-    share: float
-    """Share of the measured points that are outliers."""
+    share: float  # Share of the measured points that are outliers.
 
 
 def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned:

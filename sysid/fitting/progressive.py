@@ -26,31 +26,25 @@ from ..least_squares.system import HUBER, ShootingSystem, channel_scale
 from ..problem.problem import FitProblem
 from .outliers import spread
 
-BRIEF = LevenbergOptions(max_iterations=15, cost_tolerance=3e-3)
-"""Options of every fit but the last."""
+BRIEF = LevenbergOptions(max_iterations=15, cost_tolerance=3e-3)  # Options of every fit but the last.
 
 
 class Beginning(NamedTuple):
     """Start of a fit."""
 
-    problem: FitProblem
-    """Problem with initial parameters."""
-    states: tuple[Array, ...] | None = None
-    """States of every recording, (T+1, nx); None: from the recordings."""
+    problem: FitProblem  # Problem with initial parameters.
+    states: tuple[Array, ...] | None = None  # States of every recording, (T+1, nx); None: from the recordings.
 
 
 @dataclass(frozen=True)
 class Growing:
     """Brief fits over growing segments; see the module docstring."""
 
-    lengths: Sequence[int]
-    """Rows of the segments of each fit in turn."""
-    exact: bool
-    """Argument of `cut`, and so are the next two."""
+    lengths: Sequence[int]  # Rows of the segments of each fit in turn.
+    exact: bool  # Argument of `cut`, and so are the next two.
     epsilon: float
     one_sided: bool
-    robust: bool
-    """Whether to use Huber's loss instead of squares."""
+    robust: bool  # Whether to use Huber's loss instead of squares.
     rough: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed during brief fits, whose starts need not be exact."""
 

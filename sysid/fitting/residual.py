@@ -63,24 +63,18 @@ class Progress(NamedTuple):
     """One iteration of training."""
 
     iteration: int
-    train: float
-    """Training loss relative to the start."""
-    validation: float
-    """Loss of the blocks set apart."""
+    train: float  # Training loss relative to the start.
+    validation: float  # Loss of the blocks set apart.
 
 
 @dataclass(frozen=True, eq=False)
 class ResidualFit:
     """Result of the training."""
 
-    simulator: Any
-    """Simulator with the weights that were kept."""
-    parameters: Parameters
-    """Parameters that the weights belong to."""
-    before: float
-    """Loss of the blocks set apart without a correction."""
-    after: float
-    """Loss of the blocks set apart with the correction; equal if none is used."""
+    simulator: Any  # Simulator with the weights that were kept.
+    parameters: Parameters  # Parameters that the weights belong to.
+    before: float  # Loss of the blocks set apart without a correction.
+    after: float  # Loss of the blocks set apart with the correction; equal if none is used.
     log: tuple[Progress, ...]
 
     @property
@@ -97,12 +91,9 @@ class ResidualFit:
 
 
 class _Segments(NamedTuple):
-    starts: Array
-    """(S, nx)"""
-    controls: Array
-    """(S, L, nu)"""
-    values: Array
-    """(S, L, nx)"""
+    starts: Array  # (S, nx)
+    controls: Array  # (S, L, nu)
+    values: Array  # (S, L, nx)
 
 
 def fit_residual(
@@ -159,8 +150,7 @@ class _Training:
     substeps: int
     train: _Segments
     apart: _Segments
-    scale: Array
-    """(nx,) sigma"""
+    scale: Array  # (nx,) sigma
     options: ResidualOptions
 
     def run(self, start: Array, callback: Callable[[Progress], None] | None) -> ResidualFit:

@@ -22,8 +22,7 @@ from ..problem.problem import FitProblem
 
 REACH = 2.0
 """Multiple of the distance of two ends: for two normal draws a standard deviation is 0.7 of their distance on average."""
-HARDLY = 1.05
-"""Ratio of squares up to which a minimum is better than a lower fit that did not converge."""
+HARDLY = 1.05  # Ratio of squares up to which a minimum is better than a lower fit that did not converge.
 OTHER_STEP = 10.0
 """Factor on the step of differences on the second way: over a longer step fewer jumps of predictions pass for slopes."""
 

@@ -48,14 +48,10 @@ from .progressive import Beginning, Growing
 from .second_fit import OTHER_STEP, by_two_ways, ranked
 
 Jacobian = Literal["auto", "exact", "differences", "one_sided"]
-LOWER = 0.95
-"""Largest ratio of squared residuals for a fit to replace another minimum."""
-ROUGHLY = 1e-5
-"""Relative cost tolerance of a fit that only provides the start of another."""
-BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
-"""Options of the first fit over shorter segments."""
-NOISE_STAYS = 1e-7
-"""Relative cost tolerance where starts are unknown: the rest of the cost is noise, which no step removes."""
+LOWER = 0.95  # Largest ratio of squared residuals for a fit to replace another minimum.
+ROUGHLY = 1e-5  # Relative cost tolerance of a fit that only provides the start of another.
+BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)  # Options of the first fit over shorter segments.
+NOISE_STAYS = 1e-7  # Relative cost tolerance where starts are unknown: the rest of the cost is noise, which no step removes.
 STAYS = 0.01
 """Standard deviations within which parameters count as converged where starts are unknown: what still lowers the cost are
 states at starts of segments, as where a cable begins to pull the sooner or later."""

@@ -30,19 +30,14 @@ class Method:
     """One way from a problem to a result."""
 
     name: str
-    summary: str
-    """Description in one sentence."""
-    options: type[Any]
-    """Dataclass of the method's options."""
+    summary: str  # Description in one sentence.
+    options: type[Any]  # Dataclass of the method's options.
     run: Callable[[FitProblem, Any, Procedure], FitResult]
-    needs: Literal["", "complementarity", "program"] = ""
-    """Field of the system's procedure that must not be None."""
-    known_noise: bool = False
-    """Whether the noise of every column must be known; else it is estimated from the recordings."""
+    needs: Literal["", "complementarity", "program"] = ""  # Field of the system's procedure that must not be None.
+    known_noise: bool = False  # Whether the noise of every column must be known; else it is estimated from the recordings.
     views: bool = False
     """Whether parameters of the recordings may be free, or differ from those of a camera that is placed as drawn."""
-    repeated: str = ""
-    """Method that repeats a fit from its end, with more parameters free; empty: this one."""
+    repeated: str = ""  # Method that repeats a fit from its end, with more parameters free; empty: this one.
 
     @property
     def leaves_checkpoint(self) -> bool:

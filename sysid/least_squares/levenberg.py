@@ -26,8 +26,7 @@ from scipy.optimize import lsq_linear
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import Array
 
-FALLS = 1e-6
-"""Relative decrease of the cost by a linear problem that is more than rounding."""
+FALLS = 1e-6  # Relative decrease of the cost by a linear problem that is more than rounding.
 ROUNDING = 1e-12
 """Share of the largest column below which a column counts as zero: damped by its own length, its step would be unbounded."""
 
@@ -118,17 +117,12 @@ class FitIteration:
     """One iteration."""
 
     iteration: int
-    cost: float
-    """Final 1/2 sum of squared weighted residuals of the iteration."""
-    damping: float
-    """lambda used."""
-    ratio: float
-    """Actual over predicted reduction; NaN before the first step."""
-    step: float
-    """Largest move of a constant [fit coordinate]."""
+    cost: float  # Final 1/2 sum of squared weighted residuals of the iteration.
+    damping: float  # lambda used.
+    ratio: float  # Actual over predicted reduction; NaN before the first step.
+    step: float  # Largest move of a constant [fit coordinate].
     accepted: bool
-    seconds: float
-    """Time since the start of this minimisation."""
+    seconds: float  # Time since the start of this minimisation.
 
     def line(self) -> str:
         """One line for people."""
@@ -143,18 +137,13 @@ class FitIteration:
 class LevenbergState:
     """Complete state between two iterations: a minimisation restored from it continues as if never interrupted."""
 
-    theta: Array
-    """(p,)"""
-    blocks: Array
-    """(S, nz)"""
+    theta: Array  # (p,)
+    blocks: Array  # (S, nz)
     cost: float
     damping: float
-    growth: float
-    """Factor of lambda at the next rejected step."""
-    scale: Array
-    """(p,) D."""
-    block_scale: Array
-    """(S, n) E."""
+    growth: float  # Factor of lambda at the next rejected step.
+    scale: Array  # (p,) D.
+    block_scale: Array  # (S, n) E.
     log: tuple[FitIteration, ...]
     outcome: StopReason | None = None
     edge: bool = False
@@ -164,10 +153,8 @@ class LevenbergState:
 class _LevenbergStep(NamedTuple):
     theta: Array
     blocks: Array
-    predicted: float
-    """Decrease of the linear model's cost by the step."""
-    reduced: Array
-    """[J r] (N, p + 1) of the parameters, damped block unknowns eliminated."""
+    predicted: float  # Decrease of the linear model's cost by the step.
+    reduced: Array  # [J r] (N, p + 1) of the parameters, damped block unknowns eliminated.
 
 
 def start_state(system: LeastSquares, theta: Array, blocks: Array, options: LevenbergOptions) -> LevenbergState:

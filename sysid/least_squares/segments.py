@@ -33,12 +33,10 @@ from .driven import commanded, followed
 
 MAX_STATES, MAX_NUMBERS = 4_000_000, 1_000_000
 """Largest numbers of state entries, and of entries of derivatives, that one call of the simulator returns."""
-MOST_KNOWN = 100
-"""Approximate number of parameters whose `driven_starts` are remembered."""
+MOST_KNOWN = 100  # Approximate number of parameters whose `driven_starts` are remembered.
 
 
-NO_EFFECT = 1e-7
-"""Share of the largest effect of a start below which an effect counts as zero."""
+NO_EFFECT = 1e-7  # Share of the largest effect of a start below which an effect counts as zero.
 SHORTEST_PART, GONE = 100, 1e-3
 """Rows of the part over which effects of starts are computed first, and share of the largest effect below which one has died
 out."""
@@ -49,23 +47,17 @@ WORTH_A_LOOK = 10
 class Derivative(NamedTuple):
     """Unweighted residuals and their derivatives; zero where nothing was measured."""
 
-    residual: Array
-    """(S, L', m)"""
-    parameter_values: Array
-    """(S, L', m, p)"""
-    starts: Array
-    """(S, L', m, n), or (S, L', m, 0) where the starts are known."""
+    residual: Array  # (S, L', m)
+    parameter_values: Array  # (S, L', m, p)
+    starts: Array  # (S, L', m, n), or (S, L', m, 0) where the starts are known.
 
 
 class Predicted(NamedTuple):
     """Predictions of segments (R,)."""
 
-    states: Array
-    """(R, L+1, nx) at the times of rows."""
-    seen: Array
-    """(R, L+1, nx) when values were seen."""
-    good: NDArray[np.bool_]
-    """(R,) whether the simulation succeeded."""
+    states: Array  # (R, L+1, nx) at the times of rows.
+    seen: Array  # (R, L+1, nx) when values were seen.
+    good: NDArray[np.bool_]  # (R,) whether the simulation succeeded.
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,38 +65,23 @@ class Segments:
     """All segments of a set of recordings, padded to one length L; see the module docstring."""
 
     problem: FitProblem
-    starts: Array
-    """(S, nx): measured states, or guesses where `free`."""
-    controls: Array
-    """(S, L parts, nu)"""
-    values: Array
-    """(S, L+1, ny); NaN where nothing was measured or the segment has ended."""
-    late: Array
-    """(S, L+1) rows by which values were seen after their own, within the segment; see `Trajectory.offsets`."""
-    recording: NDArray[np.intp]
-    """(S,) index of the segment's recording."""
-    begins: NDArray[np.intp]
-    """(S,) first row in that recording."""
-    commands: tuple[Commands, ...]
-    """Commands of whole recordings, in parts of rows."""
-    origins: Array
-    """Initial states of recordings by `FitProblem.initial_guess`, (recordings, nx)."""
-    driven: NDArray[np.intp]
-    """(d,) entries of the state that only commands drive; see the module docstring."""
+    starts: Array  # (S, nx): measured states, or guesses where `free`.
+    controls: Array  # (S, L parts, nu)
+    values: Array  # (S, L+1, ny); NaN where nothing was measured or the segment has ended.
+    late: Array  # (S, L+1) rows by which values were seen after their own, within the segment; see `Trajectory.offsets`.
+    recording: NDArray[np.intp]  # (S,) index of the segment's recording.
+    begins: NDArray[np.intp]  # (S,) first row in that recording.
+    commands: tuple[Commands, ...]  # Commands of whole recordings, in parts of rows.
+    origins: Array  # Initial states of recordings by `FitProblem.initial_guess`, (recordings, nx).
+    driven: NDArray[np.intp]  # (d,) entries of the state that only commands drive; see the module docstring.
     carried: NDArray[np.intp]
     """Entries of the state that no measurement shows, and that a segment takes over from the prediction before it."""
-    free: bool
-    """Whether the starts are unknowns."""
-    substeps: int
-    """Physics steps of a row."""
-    parts: int
-    """Parts of a row, each with its own controls."""
-    exact: bool
-    """Whether derivatives come from `Simulator.linearize` instead of differences."""
-    epsilon: float = 1e-5
-    """Step of the differences [fit coordinate, tangent]."""
-    one_sided: bool = False
-    """Whether differences along starts are one-sided: half the rollouts."""
+    free: bool  # Whether the starts are unknowns.
+    substeps: int  # Physics steps of a row.
+    parts: int  # Parts of a row, each with its own controls.
+    exact: bool  # Whether derivatives come from `Simulator.linearize` instead of differences.
+    epsilon: float = 1e-5  # Step of the differences [fit coordinate, tangent].
+    one_sided: bool = False  # Whether differences along starts are one-sided: half the rollouts.
     _commanded: dict[bytes, tuple[Array, NDArray[np.bool_]]] = field(default_factory=dict, init=False, repr=False)
     """Parameters -> result of `driven_starts`, as starts are moved one by one at the same parameters."""
 

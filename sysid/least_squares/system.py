@@ -14,8 +14,7 @@ from softgym_envs.core.simulator import Array
 from .levenberg import triangle
 from .segments import MAX_STATES, Segments
 
-HUBER = 2.0
-"""Standard deviations beyond which a residual of a robust fit pulls no harder."""
+HUBER = 2.0  # Standard deviations beyond which a residual of a robust fit pulls no harder.
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +22,7 @@ class ShootingSystem:
     """Weighted residuals of segments, as `levenberg.System`; priors of parameters are one more block of rows."""
 
     segments: Segments
-    sigma: Array
-    """(m,) standard deviations; weights are 1 / sigma."""
+    sigma: Array  # (m,) standard deviations; weights are 1 / sigma.
     huber: float = np.inf
     """Residuals r beyond h = `huber` sigma cost h |r| - h^2 / 2 instead of r^2 / 2 (Huber 1964): outliers pull no harder."""
 

@@ -21,14 +21,11 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory
 from .wrong_labels import check_labels
 from .wrong_units import check_units
 
-MIN_STEPS = 10
-"""Smallest number of steps per recording."""
-MOST_STEPS, LONGEST_ROW = 1000, 1.0
-"""Physics steps, and [s]: a row that lasts longer than both is an error."""
+MIN_STEPS = 10  # Smallest number of steps per recording.
+MOST_STEPS, LONGEST_ROW = 1000, 1.0  # Physics steps, and [s]: a row that lasts longer than both is an error.
 REPEATS, REPEATED = 10, 0.1
 """Rows that repeat the row before, and their share from the first to the last motion; fewer may be chance."""
-MOVED_STEPS = 4
-"""Fewest sizes in which changes of some column come: those of an encoder that moves slowly come in one or two."""
+MOVED_STEPS = 4  # Fewest sizes in which changes of some column come: those of an encoder that moves slowly come in one or two.
 
 
 class Checked(Protocol):

@@ -21,18 +21,14 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
-WITHIN = 0.6827
-"""Share of a normal distribution within one standard deviation."""
-BEYOND = 5.0
-"""Standard deviations beyond which differences are left out: one in two million normal numbers."""
-FEWEST_STRETCHES = 20
-"""Fewest third differences without a gap for an estimate."""
+WITHIN = 0.6827  # Share of a normal distribution within one standard deviation.
+BEYOND = 5.0  # Standard deviations beyond which differences are left out: one in two million normal numbers.
+FEWEST_STRETCHES = 20  # Fewest third differences without a gap for an estimate.
 
 NOISY, CERTAIN, CHANNELS = -0.25, 1.65, 0.1
 """Test of noise: correlation of consecutive one-step errors below which they are noise, standard deviations that it must be
 below, and share of channels that must be so."""
-EXACT = 1e-8
-"""Errors below this share of a channel's motion are rounding."""
+EXACT = 1e-8  # Errors below this share of a channel's motion are rounding.
 
 
 class SeenNoise(Protocol):

@@ -28,21 +28,16 @@ class RecordingParameters(Parameters):
     command_gain: float = param(1.0, unit="-", bounds=(0.5, 2.0), scale="log", source="recorded commands over those that act")
 
 
-POSE = ("turn", "tilt", "scale", "angle_offset", "angle_gain")
-"""Parameters of `RecordingParameters` that change what is seen."""
-ACTING = ("latency", "command_gain")
-"""Parameters of `RecordingParameters` that change what acts."""
-SENSED = ("angle_offset", "angle_gain")
-"""Parameters of `RecordingParameters` that matter where full states are measured."""
+POSE = ("turn", "tilt", "scale", "angle_offset", "angle_gain")  # Parameters of `RecordingParameters` that change what is seen.
+ACTING = ("latency", "command_gain")  # Parameters of `RecordingParameters` that change what acts.
+SENSED = ("angle_offset", "angle_gain")  # Parameters of `RecordingParameters` that matter where full states are measured.
 
 
 class Commands(NamedTuple):
     """Commands of a recording."""
 
-    own: Array
-    """(T, nu), each held for its row, or part of a row (`FitProblem.parts`)."""
-    before: Array
-    """(E, nu) those of the rows before the first one; (0, nu) where these are unknown."""
+    own: Array  # (T, nu), each held for its row, or part of a row (`FitProblem.parts`).
+    before: Array  # (E, nu) those of the rows before the first one; (0, nu) where these are unknown.
 
 
 def delayed(commands: Commands, rows: NDArray[np.intp], rates: Array) -> Array:

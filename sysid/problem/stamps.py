@@ -12,8 +12,7 @@ from softgym_envs.core.simulator import Array
 
 from .problem import FitProblem
 
-STEP = 1e-6
-"""Step of differences along tangents."""
+STEP = 1e-6  # Step of differences along tangents.
 
 
 def between(late: Array, parts: int) -> tuple[NDArray[np.intp], Array]:

@@ -22,12 +22,10 @@ from .wrong_units import prediction_errors, quantities
 if TYPE_CHECKING:
     from .checks import Checked
 
-BAD = 0.3
-"""Error of predictions, over the recorded change, below which no other label is tried."""
+BAD = 0.3  # Error of predictions, over the recorded change, below which no other label is tried.
 GOOD, BETTER = 0.5, 0.4
 """Largest error, and share of the error as it is, that another label may leave to be named; standing still has one of 1."""
-WORST = 2.0
-"""Largest error over change that one column counts: predictions that run away say no more."""
+WORST = 2.0  # Largest error over change that one column counts: predictions that run away say no more.
 MOST_PAIRS = 6
 """Most pairs of controls, or of columns of one unit, that may have been exchanged; with more of them (loops, most tensegrity
 robots) only signs of columns are tried. Signs of commands are not: late ones look turned."""

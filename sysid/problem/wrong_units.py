@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from .checks import Checked
 
 
-TRAVEL = 200.0
-"""Recordings travel at most this many times as far as the simulator with the start parameters."""
-BENDING = 50.0
-"""Accelerations of free motions are at most this many times those of the simulator with the start parameters."""
-FEWEST_MOVING = 5
-"""Fewest samples for the fit of a parabola."""
-VELOCITIES = 9
-"""Starts that are tried: the guessed one, and some with random velocities of 1 m/s and 1 rad/s."""
+TRAVEL = 200.0  # Recordings travel at most this many times as far as the simulator with the start parameters.
+BENDING = 50.0  # Accelerations of free motions are at most this many times those of the simulator with the start parameters.
+FEWEST_MOVING = 5  # Fewest samples for the fit of a parabola.
+VELOCITIES = 9  # Starts that are tried: the guessed one, and some with random velocities of 1 m/s and 1 rad/s.
 FACTORS = {
     1e-3: "mm (1000 x too large)",
     1e-2: "cm (100 x too large)",
@@ -38,8 +34,7 @@ UNLIKELY = {1e2: "hm (100 x too small)"}
 """Factors that are tried after all others: centimetres called metres in velocities only look the same."""
 SIZE_SLACK, MOTION_SLACK = 0.75, 1.0
 """Decades by which a robot's size and motion may differ from the simulator's: such numbers may be right."""
-GOOD = 0.1
-"""Prediction error over change below which no other unit is tried."""
+GOOD = 0.1  # Prediction error over change below which no other unit is tried.
 
 
 def check_units(problem: Checked) -> None:

@@ -31,10 +31,8 @@ from .search import Search
 
 BRIEF_TOLERANCE = 1e-5
 """Relative cost tolerance of a fit that shows what another lacks: a sixth of a standard deviation, for 3000 rows."""
-ASTRAY = 2.0
-"""Misfit above which the end of a fit may be a wrong minimum, which leaves more than a failed test does."""
-WIDER = 2.0
-"""Factor on the width of an interval, with a fixed parameter freed, above which the constant depends on that value."""
+ASTRAY = 2.0  # Misfit above which the end of a fit may be a wrong minimum, which leaves more than a failed test does.
+WIDER = 2.0  # Factor on the width of an interval, with a fixed parameter freed, above which the constant depends on that value.
 WORTH, SAID = 0.5, 0.8
 """Largest remaining share of the squared residuals for a candidate cause that does not explain the data to be named, and for
 its effect to be mentioned anyway: parameters unrelated to the cause left 53 and 57 % (measured)."""
@@ -58,8 +56,7 @@ class _Tried(NamedTuple):
     words: str
     freed: tuple[str, ...]
     fit: FitResult
-    share: float
-    """Remaining share of the squared residuals."""
+    share: float  # Remaining share of the squared residuals.
 
     @property
     def worth(self) -> bool:

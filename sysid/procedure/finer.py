@@ -24,12 +24,10 @@ from .candidate_causes import BRIEF_TOLERANCE
 
 EXPLAINED_WORTH = 0.8
 """Largest remaining share of the misfit for a cause: a test that fails by a little may pass in finer steps by chance."""
-PART = 0.5
-"""Largest remaining share of the misfit for steps to be named as a part of the cause."""
+PART = 0.5  # Largest remaining share of the misfit for steps to be named as a part of the cause.
 BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=BRIEF_TOLERANCE))
 """Options of the repeated fits, each from the end of another."""
-MOST, LESS = 4, 0.5
-"""Most refinements, and the share of the misfit below which each must bring it to go on."""
+MOST, LESS = 4, 0.5  # Most refinements, and the share of the misfit below which each must bring it to go on.
 
 
 def blamed(

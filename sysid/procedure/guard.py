@@ -17,18 +17,13 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from ..diagnostics.validation import HorizonError, open_loop
 from ..problem.problem import FitProblem
 
-HELD_SHARE = 0.2
-"""Share of every recording that is held out."""
+HELD_SHARE = 0.2  # Share of every recording that is held out.
 FEWEST_HELD = 200
 """Fewest rows of a held-out part; else nothing is held out, and both predict the fitted recordings over longer horizons."""
-LONGEST_HORIZON = 1.0
-"""[s] Longest horizon that counts: beyond, many robots are chaotic."""
-EQUAL_WITHIN = 0.02
-"""Relative excess of a fit's errors that still counts as equal."""
-QUIET = 0.5
-"""Share of the fitted motion below which a held-out end says too little by itself: a throw has come to rest there."""
-ROUNDING_SHARE = 1e-6
-"""Errors below this share of the motion are rounding."""
+LONGEST_HORIZON = 1.0  # [s] Longest horizon that counts: beyond, many robots are chaotic.
+EQUAL_WITHIN = 0.02  # Relative excess of a fit's errors that still counts as equal.
+QUIET = 0.5  # Share of the fitted motion below which a held-out end says too little by itself: a throw has come to rest there.
+ROUNDING_SHARE = 1e-6  # Errors below this share of the motion are rounding.
 
 
 def kept_back(split: DataSplit) -> DataSplit:
@@ -54,10 +49,8 @@ def _parted(trajectory: Trajectory) -> tuple[Trajectory, Trajectory] | None:
 class Comparison:
     """Comparison of parameters after a fit with those before it."""
 
-    ratio: float
-    """Geometric mean of (error after) / (error before); 1 where nothing could be predicted."""
-    data: str
-    """Data that were predicted: "kept-back data", "the fitted data" where nothing was held out, or both."""
+    ratio: float  # Geometric mean of (error after) / (error before); 1 where nothing could be predicted.
+    data: str  # Data that were predicted: "kept-back data", "the fitted data" where nothing was held out, or both.
 
     @property
     def better(self) -> bool:

@@ -25,8 +25,7 @@ from ..problem.recording_parameters import RecordingParameters
 from ..report.files import copy_constants, save
 from ..report.page import render
 
-FIT = "fit.toml"
-"""File of the parameters, in the folder of a stage."""
+FIT = "fit.toml"  # File of the parameters, in the folder of a stage.
 
 
 @dataclass(frozen=True)

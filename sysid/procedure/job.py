@@ -36,8 +36,7 @@ from .search import Diagnose
 from .stage import CHECKPOINT, Interrupted, fit_stage
 from .stage_problem import stage_problem
 
-FPS = "fps"
-"""Key of a recording's metadata: frames per second, as the user states them."""
+FPS = "fps"  # Key of a recording's metadata: frames per second, as the user states them.
 OF_ONE_STAGE = ("settings", "columns", "noise", "free_initial", "free_motion", "seed")
 """Arguments that a procedure sets itself, stage by stage."""
 

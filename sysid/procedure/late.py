@@ -22,8 +22,7 @@ from ..least_squares.cutting import cut
 from ..least_squares.system import ShootingSystem, channel_scale
 from ..problem.problem import FitProblem
 
-SECONDS = 1.0
-"""First part of every recording that is used [s]."""
+SECONDS = 1.0  # First part of every recording that is used [s].
 
 
 def searched(problem: FitProblem) -> FitProblem:

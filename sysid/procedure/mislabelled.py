@@ -23,18 +23,12 @@ from ..fitting.shooting import ShootingOptions, single_shooting
 from ..problem.problem import FitProblem
 from ..problem.wrong_units import hypotheses, quantities
 
-LARGE = 5.0
-"""Ratio of residuals to noise below which labels are not tested: smaller ones are other errors of a model."""
-BETTER = 5.0
-"""Factor by which residuals, relative to the noise, must shrink for a label to be wrong."""
-ALIKE = 1.5
-"""Multiple of the smallest residuals up to which other labels are named, too."""
-MOST_PAIRS = 6
-"""Most pairs of columns that may have been exchanged; with more of them none is tried."""
-TOLD = 2.0
-"""Ratio of residuals to noise above which another error may imitate a wrong label."""
-QUICK = ShootingOptions(compare=False, scan=False)
-"""Options of fits from which only residuals and parameters are used."""
+LARGE = 5.0  # Ratio of residuals to noise below which labels are not tested: smaller ones are other errors of a model.
+BETTER = 5.0  # Factor by which residuals, relative to the noise, must shrink for a label to be wrong.
+ALIKE = 1.5  # Multiple of the smallest residuals up to which other labels are named, too.
+MOST_PAIRS = 6  # Most pairs of columns that may have been exchanged; with more of them none is tried.
+TOLD = 2.0  # Ratio of residuals to noise above which another error may imitate a wrong label.
+QUICK = ShootingOptions(compare=False, scan=False)  # Options of fits from which only residuals and parameters are used.
 
 
 def unmasked(problem: FitProblem, result: FitResult) -> FitResult:

@@ -27,8 +27,7 @@ from .search import Diagnose, Search
 
 REPEATED = 3
 """Starts of a fit by the method that repeats another, from parameters only: with guessed states there are many minima."""
-CHECKPOINT = "checkpoint.json"
-"""File of a fit under way, in the folder of a stage."""
+CHECKPOINT = "checkpoint.json"  # File of a fit under way, in the folder of a stage.
 
 
 class Interrupted(KeyboardInterrupt):

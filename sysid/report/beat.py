@@ -7,8 +7,7 @@ import threading
 import time
 from typing import TextIO
 
-EVERY = 5.0
-"""[s] Longest silence."""
+EVERY = 5.0  # [s] Longest silence.
 
 
 class Beat(io.StringIO):

@@ -6,8 +6,7 @@ import io
 import time
 from typing import TextIO
 
-EVERY = 5.0
-"""[s] Shortest time between two lines."""
+EVERY = 5.0  # [s] Shortest time between two lines.
 
 
 class Seldom(io.StringIO):
