@@ -41,13 +41,13 @@ from softgym_envs.core.errors import MissingDependencyError
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
+from softgym_envs.core.procedure import Measurement
 from softgym_envs.core.simulator import IntArray, Linearization
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.engines.mujoco.engine import MujocoEngine
 from sysid import FitProblem
 from sysid.diagnostics.result import FitResult
 from sysid.fitting.shooting import ShootingOptions, single_shooting
-from sysid.problem.problem import Measurement
 from sysid.report.page import render
 
 peer: Any = None

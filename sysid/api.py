@@ -30,7 +30,7 @@ from .fitting.online import HorizonResult
 from .procedure.identification import Identification
 from .procedure.job import FPS, Job
 from .procedure.search import Diagnose
-from .report.rows import rows_in_words, save_rows
+from .report.files import rows_in_words, save_rows
 
 Given = Parameters | str | Path | None
 """Parameters, or a TOML file of them."""

@@ -18,8 +18,7 @@ from sysid.diagnostics.initial_state import rows_unknown
 from sysid.diagnostics.prediction_intervals import COVERAGE, bands, scores
 from sysid.diagnostics.validation import open_loop, trace
 from sysid.problem.recording_parameters import Commands, RecordingParameters, delayed
-from sysid.procedure.predictions import banded
-from sysid.procedure.stage import fit_stage
+from sysid.procedure.stage import banded, fit_stage
 
 WRONG = SpringParameters(stiffness=26.0, damping=2.5)
 """Of a model that predicts as badly as standing still for a while; the ground truth is `SpringParameters()`."""

@@ -19,8 +19,7 @@ from sysid.diagnostics.initial_state import estimate_start, rows_of_start, start
 from sysid.diagnostics.result import FitResult, remaining_share
 from sysid.diagnostics.validation import open_loop
 from sysid.fitting.shooting import ShootingOptions, one_step
-from sysid.procedure.candidate_causes import candidate
-from sysid.procedure.late import searched
+from sysid.procedure.candidate_causes import candidate, searched
 from sysid.procedure.stage import fit_stage
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem
 from sysid.diagnostics.result import FitResult
 from sysid.fitting.shooting import single_shooting
-from sysid.procedure.predictions import banded
+from sysid.procedure.stage import banded
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 NOISE = 1e-3

@@ -17,7 +17,7 @@ from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
 from softgym_envs.systems.tensegrity.procedure import GUESS, PROCEDURE, _apart, first_state, tame
 from sysid import FitProblem, multiple_shooting
-from sysid.diagnostics.step import in_steps_of
+from sysid.diagnostics.model_form import in_steps_of
 from sysid.fitting.shooting import ShootingOptions
 from sysid.procedure.run import run_procedure
 

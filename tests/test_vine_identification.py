@@ -34,9 +34,8 @@ from softgym_envs.systems.vine.procedure import (
     measurement,
 )
 from sysid import FitProblem, multiple_shooting
-from sysid.diagnostics.model_form import left_open
+from sysid.diagnostics.model_form import half_step_variation, left_open
 from sysid.diagnostics.residuals import weighted_residuals
-from sysid.diagnostics.step import half_step_variation
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares import segments
 from sysid.least_squares.cutting import cut

@@ -43,8 +43,8 @@ from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.procedure import EXPERIMENT
 from softgym_envs.core.trajectory import TrajectorySet
+from sysid.diagnostics.model_form import in_steps_of
 from sysid.diagnostics.prediction_intervals import scores
-from sysid.diagnostics.step import in_steps_of
 from sysid.problem.recording_parameters import RecordingParameters
 from sysid.procedure.job import Job
 from sysid.procedure.stage_problem import stage_problem

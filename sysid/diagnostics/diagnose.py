@@ -84,8 +84,8 @@ def judge(
         compared: Whether to compute errors of predictions, which takes estimates of many initial states, and one-sided
             bounds: not for a fit that is only a start, or that shows what another lacks.
         scanned: Whether to scan the values that the model's own error allows (`.scan`).
-        varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.laws`).
-        alike: What the model assumes to be alike in words -> effects of differences (`.laws`).
+        varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.model_form`).
+        alike: What the model assumes to be alike in words -> effects of differences (`.model_form`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
         unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
         lengthened: Whether a fit that short segments explain is tested over longer ones (`.longer`).

@@ -157,6 +157,3 @@ def _kept(residual: Array, present: NDArray[np.bool_]) -> Array:
 
 def _by_column(squares: Array) -> Array:
     return np.asarray(squares.sum(axis=(0, 1)))
-
-
-__all__ = ["Elsewhere", "elsewhere"]

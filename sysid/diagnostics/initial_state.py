@@ -181,16 +181,3 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, in
         return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
     except DataError:  # parameters at the edge of what can be simulated: no state around the guess can be
         return np.asarray(segments.starts[0])
-
-
-__all__ = [
-    "OnlyStarts",
-    "estimate_start",
-    "followed_whole",
-    "predicted",
-    "rows_of_start",
-    "rows_unknown",
-    "start_from",
-    "starts_of",
-    "without_first",
-]

@@ -20,16 +20,19 @@ standard deviation of s |M_i|.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import is_dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import Array
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet, part_of
 
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
+from ..problem.problem import FitProblem
 from .uncertainty import quantile_95
 
 LINEAR_REACH = 0.02
@@ -128,4 +131,23 @@ def by_chance(
     return np.asarray(quantile_95(True, 1) * unlike.spread * np.linalg.norm(moved, axis=1))
 
 
-__all__ = ["LeftOpen", "Unlike", "Varied", "by_chance", "change", "left_open"]
+def in_steps_of(problem: FitProblem, simulator: Any) -> FitProblem:
+    """Copy of the problem with another simulator, whose steps are adjusted so that a row has a whole number of them."""
+    dt = part_of(problem.split.train[0].period, simulator.dt)
+    cut = (TrajectorySet(tuple(replace(t, substeps=round(t.period / dt)) for t in part)) for part in problem.split)
+    own = simulator if abs(dt - simulator.dt) < 1e-9 * dt else replace(simulator, dt=dt)
+    return problem.replace(simulator=own, data=DataSplit(*cut))
+
+
+def half_step_variation(segments: Segments) -> dict[str, Varied]:
+    """Step in words -> segments in half the simulator's step, for `laws`.
+
+    Raises:
+        OptionError: The simulator has no step that can be changed.
+    """
+    simulator: Any = segments.problem.simulator
+    if not is_dataclass(segments.problem.simulator) or not hasattr(simulator, "dt"):
+        raise OptionError(f"{type(simulator).__name__} has no field dt: its step cannot be halved")
+    halved = in_steps_of(segments.problem, replace(simulator, dt=0.5 * simulator.dt))
+    finer = replace(segments, problem=halved, substeps=2 * segments.substeps)
+    return {f"the simulator's step of {1e3 * simulator.dt:.3g} ms": Varied(0.5, finer)}

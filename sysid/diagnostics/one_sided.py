@@ -150,6 +150,3 @@ def _edge(profile: _Profile, inside: float, outside: float) -> float:
         else:
             inside = middle
     return outside
-
-
-__all__ = ["OneSided", "one_sided"]

@@ -118,6 +118,3 @@ def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> l
     kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
     squares = [middle[(kind == chosen) & there] ** 2 for chosen in _kinds(problem)]
     return [float(np.sqrt(np.mean(square))) if len(square) else float("nan") for square in squares]
-
-
-__all__ = ["Band", "bands", "scores"]

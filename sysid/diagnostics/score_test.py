@@ -191,6 +191,3 @@ def _beside(q: Array, effects: list[Array]) -> Array:
         if np.linalg.norm(across) > SAME_EFFECT * np.linalg.norm(rows):
             q = np.column_stack([q, across / np.linalg.norm(across)])
     return q
-
-
-__all__ = ["Held", "held"]

@@ -33,9 +33,8 @@ from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem, channel_scale
-from .model_form import change
+from .model_form import change, half_step_variation
 from .residuals import WeightedResiduals, weighted_residuals
-from .step import half_step_variation
 from .uncertainty import analyse
 from .whiteness import ALARM, NUMBERS, gamma_limit
 
@@ -198,6 +197,3 @@ def _in_segments(segments: Segments, noise: list[Array]) -> Array:
     parts = [noise[int(recording)][int(begin) : int(begin) + rows] for recording, begin in cuts]
     padded = [np.pad(part, ((0, rows - len(part)), (0, 0), (0, 0))) for part in parts]
     return np.stack(padded) * segments.present[..., None]
-
-
-__all__ = ["Longer", "longer"]

@@ -486,5 +486,3 @@ CODES: dict[str, Code] = {
     ),
 }
 """Code -> what it means."""
-
-__all__ = ["CODES", "Code", "Diagnostic", "Severity", "as_flags", "up_to_100"]

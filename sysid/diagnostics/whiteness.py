@@ -145,6 +145,3 @@ def skewness(count: int, length: int, weights: Array) -> float:
             places = (0, one, one + other)
             cube += signed[one] * signed[other] * signed[one + other] * max(length - max(places) + min(places), 0)
     return float(8.0 * cube / (2.0 * square) ** 1.5 / np.sqrt(count))
-
-
-__all__ = ["ALARM", "Whiteness", "gamma_limit", "whiteness"]

@@ -93,6 +93,3 @@ def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
         log=tuple(_entry_from_json(line) for line in entry["log"]),
         outcome=None if entry["outcome"] is None else StopReason(entry["outcome"]),
     )
-
-
-__all__ = ["Journal", "read", "save"]

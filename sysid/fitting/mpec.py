@@ -34,9 +34,9 @@ from softgym_envs.core.simulator import Array, is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..diagnostics.diagnose import Ending, judge
+from ..diagnostics.model_form import half_step_variation
 from ..diagnostics.result import Ended, FitResult
 from ..diagnostics.rules import ESTIMATED
-from ..diagnostics.step import half_step_variation
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import FitIteration, LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem

@@ -249,6 +249,3 @@ class _Row:
         noise = np.concatenate([np.full(p, options.walk), np.full(len(here) - p, options.process)]) ** 2
         covariance = F @ covariance @ F.T + np.diag(noise)
         return ahead + F @ (mean - here), 0.5 * (covariance + covariance.T)
-
-
-__all__ = ["HorizonOptions", "HorizonResult", "online"]

@@ -140,6 +140,3 @@ def _with(recording: Trajectory, names: tuple[str, ...], values: Array) -> Traje
     changed = recording.values.copy()
     changed[:, places] = values
     return replace(recording, values=changed)
-
-
-__all__ = ["LONE", "OUTLIER", "Cleaned", "spread", "without_lone", "without_outliers"]

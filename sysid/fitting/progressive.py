@@ -81,6 +81,3 @@ class Growing:
             theta, starts = end.theta, end.blocks
         begun = problem.replace(start=problem.decode(theta), view=problem.view_at(theta))
         return Beginning(begun, segments.whole(theta, starts))
-
-
-__all__ = ["Beginning", "Growing"]

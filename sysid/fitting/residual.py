@@ -235,6 +235,3 @@ def _cut(blocks: Sequence[tuple[Array, Array]], length: int) -> _Segments:
         for k in range(0, len(controls) - length + 1, length)
     ]
     return _Segments(*(np.ascontiguousarray(np.stack(column)) for column in zip(*pieces, strict=True)))
-
-
-__all__ = ["Progress", "ResidualFit", "ResidualOptions", "fit_residual"]

@@ -75,6 +75,3 @@ def _reaching(problem: FitProblem, place: int, estimate: Estimate, reach: float)
     low, high = np.clip(spec.decode(ends), *spec.bounds)
     std = estimate.std if estimate.hidden else float(high - low) / (2.0 * NORMAL)
     return replace(estimate, interval=(float(low), float(high)), std=std)
-
-
-__all__ = ["OTHER_STEP", "REACH", "by_two_ways", "either", "ranked"]

@@ -26,9 +26,9 @@ from softgym_envs.core.simulator import Array, check_number, is_exact
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..diagnostics.diagnose import Ending, judge
+from ..diagnostics.model_form import half_step_variation
 from ..diagnostics.residuals import estimated_noise, is_rounding
 from ..diagnostics.result import Ended, FitResult, provenance_of, remaining_share
-from ..diagnostics.step import half_step_variation
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import (
     FitIteration,

@@ -111,6 +111,3 @@ def _pieces(
                 piece[row], late[row] = np.nan, 0.0
         acting = np.concatenate([controls[begin * parts : (begin + count) * parts], held])
         yield states[begin], acting, piece, late, index, begin
-
-
-__all__ = ["cut"]

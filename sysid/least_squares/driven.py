@@ -60,6 +60,3 @@ def followed(
     controls = commanded(problem, commands, recording, rows, each, substeps // parts)
     states, status = problem.simulator.rollout(origins[recording], controls, parameter_values, substeps=substeps // parts)
     return states[:, ::parts].reshape(len(thetas), count, steps + 1, -1), (status == 0).reshape(len(thetas), count)
-
-
-__all__ = ["commanded", "followed"]

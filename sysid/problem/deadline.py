@@ -28,6 +28,3 @@ def until(end: float) -> Iterator[None]:
         yield
     finally:
         _END.reset(token)
-
-
-__all__ = ["OutOfTime", "check", "until"]

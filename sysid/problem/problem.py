@@ -527,6 +527,3 @@ def _plain_fields(simulator: Simulator) -> list[tuple[str, str]]:
         return []
     values = [(f.name, getattr(simulator, f.name)) for f in fields(simulator)]
     return [(name, repr(value)) for name, value in values if value is None or isinstance(value, (bool, int, float, str))]
-
-
-__all__ = ["FitProblem", "Measurement"]

@@ -59,6 +59,3 @@ def _around(states: Array, late: Array) -> tuple[Array, Array, Array]:
 
 def _on_lines(problem: FitProblem, before: Array, after: Array, share: Array) -> Array:
     return np.asarray(problem.simulator.retract(before, share * problem.simulator.difference(after, before)))
-
-
-__all__ = ["between", "slopes_when_seen", "when_seen"]

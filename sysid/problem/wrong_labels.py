@@ -105,6 +105,3 @@ def _exchanged(matrix: Array, i: int, j: int) -> Array:
     order = np.arange(len(matrix))
     order[[i, j]] = j, i
     return matrix[order]
-
-
-__all__ = ["check_labels"]

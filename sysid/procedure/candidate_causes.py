@@ -16,6 +16,7 @@ is repeated with such parameters freed, and parameters that change are reported 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,10 +24,13 @@ import numpy as np
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.spec import changes
+from softgym_envs.core.trajectory import TrajectorySet
 
+from ..diagnostics.residuals import estimated_noise
 from ..diagnostics.result import Estimate, FitResult, remaining_share
+from ..least_squares.cutting import cut
+from ..least_squares.system import ShootingSystem, channel_scale
 from ..problem.problem import FitProblem
-from .late import searched
 from .search import Search
 
 BRIEF_TOLERANCE = 1e-5
@@ -222,3 +226,32 @@ def _hangs(old: Estimate, new: Estimate) -> bool:
     """Whether a constant leaves its interval, or has a much wider one, where another is free."""
     (low, high), (wide_low, wide_high) = old.interval, new.interval
     return new.hidden or not low <= new.value <= high or wide_high - wide_low > WIDER * (high - low)
+
+
+FIRST_PART = 1.0  # First part of every recording that is used [s].
+
+
+def searched(problem: FitProblem) -> FitProblem:
+    r"""The problem with the initial latency of its fit; unchanged where states are measured in part, or latency is fixed.
+
+    Commands that change in every row differ from the same commands a few rows later: from no latency, the cost is flat, and its
+    gradient does not point to the minimum. One step from a recorded state does not need right parameters: where commands have
+    an effect in the rows, the squared errors
+
+    .. math:: \sum_k |f(y_k, u_{k-d}) - y_{k+1}|^2 / \sigma^2
+
+    have their minimum at the true d for any size of that effect but zero. All allowed d are tried, on the first second.
+    """
+    if "latency" not in problem.free or not problem.full_state:
+        return problem
+    recordings = TrajectorySet(tuple(t.window(t.times[0], t.times[0] + FIRST_PART) for t in problem.split.train))
+    segments = cut(problem, recordings, 1, free=False, exact=False)
+    theta, place = problem.encode(problem.parameter_values), problem.free.index("latency")
+    spec = problem.specs[place]
+    low, high = (end / recordings[0].period for end in spec.bounds)
+    tried = recordings[0].period * np.arange(np.ceil(low), np.floor(high) + 1)
+    thetas = np.repeat(theta[None], len(tried), axis=0)
+    thetas[:, place] = spec.encode(tried)
+    system = ShootingSystem(segments, estimated_noise(segments, theta, segments.starts, channel_scale(segments)))
+    best = tried[np.argmin(system.costs(thetas, segments.starts))]
+    return problem.replace(view=replace(problem.view, latency=float(best)))

@@ -15,8 +15,8 @@ import numpy as np
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.procedure import Procedure
 
+from ..diagnostics.model_form import in_steps_of
 from ..diagnostics.result import FitResult, remaining_share
-from ..diagnostics.step import in_steps_of
 from ..fitting.shooting import ShootingOptions, single_shooting
 from ..least_squares.levenberg import LevenbergOptions
 from ..problem.problem import FitProblem
@@ -59,6 +59,3 @@ def blamed(
         before=problem.simulator.dt, after=simulator.dt, changed=problem.spec.differences(again.spec),
         adequate=again.explained, told="; ".join(e.line() for e in again.estimates),
     )  # fmt: skip
-
-
-__all__ = ["blamed"]

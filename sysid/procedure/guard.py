@@ -95,6 +95,3 @@ def compare(errors: tuple[HorizonError, ...]) -> Comparison:
             continue
         logs.append(float(np.clip(np.log(fitted) - np.log(start), -1.0, 1.0)))
     return Comparison(float(np.exp(np.mean(logs))) if logs else 1.0, data)
-
-
-__all__ = ["Comparison", "better_start", "compare", "kept_back"]

@@ -218,6 +218,3 @@ def _number(value: Any) -> Any:
 
 def _numbers(table: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in table.items()}
-
-
-__all__ = ["Identification", "StageResult", "loaded"]

@@ -113,6 +113,3 @@ def relabelled(problem: FitProblem, meant: Array) -> FitProblem:
     parts = (TrajectorySet(tuple(read(recording) for recording in part)) for part in problem.split)
     changed = problem.replace(data=DataSplit(*parts), start=problem.simulator.default_parameters)
     return changed.with_estimated_noise()
-
-
-__all__ = ["unmasked"]

@@ -25,9 +25,8 @@ from ..problem.recording_parameters import RecordingParameters
 from ..report.files import save
 from .guard import EQUAL_WITHIN, better_start, compare
 from .identification import Identification, StageResult, loaded
-from .predictions import banded
 from .search import Diagnose
-from .stage import CHECKPOINT, Interrupted, fit_without_bands, saying
+from .stage import CHECKPOINT, Interrupted, banded, fit_without_bands, saying
 from .stage_problem import guarded, stage_problem
 
 

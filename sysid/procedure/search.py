@@ -68,6 +68,3 @@ class Search:
         if all_of_them < rest:
             return f", about {all_of_them:.0f} s left"
         return "" if rest == float("inf") else f", {rest:.0f} s left at most"
-
-
-__all__ = ["Diagnose", "Search"]

@@ -13,16 +13,17 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.spec import changes
 
+from ..diagnostics.model_form import in_steps_of
+from ..diagnostics.prediction_intervals import FEWEST_WINDOWS, HORIZONS, ROWS, bands
 from ..diagnostics.result import FitResult
-from ..diagnostics.step import in_steps_of
 from ..fitting.outliers import LONE, without_lone
 from ..fitting.table import METHODS, method_of
+from ..problem.noise import noise_of
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
 from .candidate_causes import BRIEF_TOLERANCE, Fitted, candidate, conditional
 from .finer import blamed
 from .mislabelled import suspicious, unmasked
-from .predictions import banded
 from .search import Diagnose, Search
 
 REPEATED = 3
@@ -52,7 +53,7 @@ def fit_stage(
 ) -> FitResult:
     """Fit one stage by its method, with a checkpoint in `folder` where the method writes one, and examine the result.
 
-    The examinations are `.mislabelled`, `.finer`, `.candidate_causes` and `.predictions`. `keep` is called with the fit before
+    The examinations are `.mislabelled`, `.finer`, `.candidate_causes` and `banded`. `keep` is called with the fit before
     them, which may last for minutes, to save it.
 
     Raises:
@@ -218,3 +219,43 @@ def _otherwise(
     except (DataError, OptionError):  # a method may not support the other simulator
         return None
     return Fitted(instead, other) if other.usable or (other.explained and other.converged) else None
+
+
+def banded(problem: FitProblem, result: FitResult) -> FitResult:
+    """The result with bands of predictions (`judgement.bands`), and diagnostics on them.
+
+    Args:
+        problem: As it was fitted; recordings that it held out are predicted, too.
+        result: With the parameters and the latency that are used.
+    """
+    found = bands(problem.replace(view=result.view), result.parameters)
+    result = replace(result, bands=found)
+    if found:
+        few = min(found, key=lambda band: band.windows)
+        sizes = [
+            (horizon, [f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon])
+            for horizon in dict.fromkeys(band.horizon for band in found)
+        ]
+        result = result.with_diagnostic(
+            "prediction_interval", "note", sizes=sizes, rows=ROWS, windows=few.windows, fitted=few.fitted,
+            adequate=result.explained,
+        )  # fmt: skip
+    if result.explained:
+        return result
+    known = problem.full_state or problem.estimates_initial
+    need = (FEWEST_WINDOWS + 1) * HORIZONS[0] / 2 if known and not found else 0.0
+    trust = bool(found) and all(band.fitted == 0 for band in found)
+    far = () if found or result.noise_known else _far(problem, result)
+    unit = problem.column_units[problem.column_names.index(far[0])] if far else ""
+    return result.with_diagnostic("intervals_of_model", "note", *far, need=need, trust=trust, unit=unit)
+
+
+def _far(problem: FitProblem, result: FitResult) -> tuple[str, float, float] | tuple[()]:
+    """The column that fitted predictions miss by most beside its noise, by how much, and that noise; () where none shows."""
+    names = tuple(name for name in problem.column_names if name in result.noise)
+    try:
+        noise = noise_of(problem.split.train, names)
+        worst = max(names, key=lambda name: result.noise[name] / noise[name])
+    except (DataError, ValueError):
+        return ()
+    return worst, result.noise[worst], noise[worst]

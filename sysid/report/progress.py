@@ -1,4 +1,4 @@
-"""Progress that repeats its last line while work goes on."""
+"""Progress: the last line repeated while work goes on, or, for log files, a line now and then instead of a bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TextIO
 
-EVERY = 5.0  # [s] Longest silence.
+EVERY = 5.0  # [s] Longest silence, and shortest time between two lines of a log file.
 
 
 class Beat(io.StringIO):
@@ -71,4 +71,21 @@ class Beat(io.StringIO):
                 self._stream.flush()
 
 
-__all__ = ["Beat"]
+class Seldom(io.StringIO):
+    """Stream that passes on whole lines, except bars and lines that follow another one within `every`."""
+
+    def __init__(self, stream: TextIO, every: float = EVERY) -> None:
+        """`stream` is where lines go, `every` the time between two [s]."""
+        super().__init__()
+        self._stream, self._every, self._line, self._last = stream, every, "", time.monotonic()
+
+    def write(self, text: str) -> int:
+        """Pass on whole lines; see the class."""
+        *lines, self._line = (self._line + text).split("\n")
+        whole = [line.rpartition("\r")[2] for line in lines]  # text of a bar before that is overwritten
+        told = [line for line in whole if line.strip()]
+        if told and time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            self._stream.write(f"{told[-1]}\n")
+            self._stream.flush()
+        return len(text)
