@@ -3,15 +3,14 @@
     softgym-envs identify tensegrity --data recordings.h5                 # of `record`: the system's procedure, stage by stage
     softgym-envs identify vine --model robot.toml --data tracked.csv --fps 30 --free-motion
 
-writes runs/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Exit code 2: do not use the numbers.
-Ctrl-C stops a fit; `--resume` goes on. What to record, how to read the diagnostics: docs/how-to/identification.md.
+writes runs/fit/fit.toml for `gym.make(..., params=)`, fit.json, report.html; exit code 2: do not use them. See docs/how-to.
 """
 
 import inspect
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import tyro
 
@@ -32,7 +31,7 @@ class Args:
     files: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()  # Recordings: .h5 or .csv; or after --data.
     data: tuple[Path, ...] = ()  # More recordings.
     model: str | None = None  # Structure: a name of the system's, or a TOML file; none: the system's first.
-    option: tuple[str, ...] = ()  # Structural choices of the simulator, as contact=patch.
+    options: tuple[str, ...] = ()  # Structural choices of the simulator, as contact=patch.
     dt: float | None = None  # Physics step [s]; none: the system's own, or a whole part of a frame.
     fps: float | None = None  # Frames per second, if a column `frame` stands for the time, or the times are too rough.
     controls: Path | None = None  # Wide CSV with the controls, for recordings without; the same times.
@@ -42,7 +41,7 @@ class Args:
     free: tuple[str, ...] = ()  # Parameters to identify; none: the stage's.
     method: str | None = None  # Method, one of `sysid.METHODS`; none: the stage's.
     settings: tuple[str, ...] = ()  # Settings of the method, as starts=3 errors=clustered levenberg={cost_tolerance=1e-6}.
-    start: Path | None = None  # TOML file of the initial parameters; none: the robot's defaults.
+    initial_guess: Path | None = None  # TOML file of the initial parameters; none: the robot's defaults.
     split: tuple[int, int, int] | None = None  # Recordings for training, validation and test; none: the last for test.
     columns: tuple[str, ...] = ()  # Fit only these columns; none: all that are known.
     noise: dict[str, float] = field(default_factory=dict)  # Known standard deviations [SI], as name value pairs.
@@ -59,9 +58,8 @@ class Args:
 
 def main(args: Args) -> int:
     """Fit and report; 0 for usable numbers, 2 for some that must not be used."""
-    given: dict[str, Any] = vars(args) | {"system": args.system, "initial_guess": args.start}
-    given |= {"options": options_from_text(args.option), "settings": options_from_text(args.settings, "settings")}
-    given["announce"] = lambda note: print(as_flags(note), flush=True)
+    given = vars(args) | {"announce": lambda note: print(as_flags(note), flush=True)}
+    given |= {"options": options_from_text(args.options), "settings": options_from_text(args.settings, "settings")}
 
     def of(function: Any) -> dict[str, Any]:
         return {name: given[name] for name in inspect.signature(function).parameters if name in given and name != "files"}
@@ -76,6 +74,7 @@ def main(args: Args) -> int:
     with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as given["progress"]:
         found = identify(**of(identify))
     if args.gif is not None:
-        trace, robot = found.stages[-1].fit.trace, system(args.system).simulator(args.model, parameter_values=args.start)
-        print("picture:", write_overlay(args.gif, cast(Any, robot), trace.names, trace.times, trace.fitted, trace.measured))
+        robot: Any = system(args.system).simulator(args.model, parameter_values=args.initial_guess)
+        seen = found.stages[-1].fit.trace
+        print("picture:", write_overlay(args.gif, robot, seen.names, seen.times, seen.fitted, seen.measured))
     return 2 if found.unusable else 0

@@ -1,7 +1,7 @@
 """Record a robot's experiments on any world: our engine, a ground truth such as MuJoCo, or a simulator of your own.
 
     softgym-envs record tensegrity --backend mujoco --budget 10000 --out recordings.h5
-    softgym-envs record block --experiment pulled --count 3 --params ground_truth.toml
+    softgym-envs record block --experiments pulled --count 3 --parameters ground_truth.toml
 
 writes one HDF5 file; every recording names its experiment, so that `identify` runs the system's procedure on it.
 """
@@ -28,10 +28,10 @@ class Args:
     system: Annotated[str, tyro.conf.Positional]  # Robot: a system's name, or "package.module:SYSTEM" of your own.
     model: str | None = None  # Structure: a name of the system's, or a TOML file; none: the system's first.
     backend: str = "native"  # The world: native, a ground truth of the system, or "package.module:function" of your own.
-    option: tuple[str, ...] = ()  # Structural choices of the world, e.g. contact=patch; else those that `identify` fits.
+    options: tuple[str, ...] = ()  # Structural choices of the world, e.g. contact=patch; else those that `identify` fits.
     dt: float | None = None  # Physics step [s]; none: the world's own, or before a camera a whole part of a frame.
-    params: Path | None = None  # TOML file of the world's parameters; none: its defaults.
-    experiment: tuple[str, ...] = ()  # Experiments; none: all of the system's procedure.
+    parameters: Path | None = None  # TOML file of the world's parameters; none: its defaults.
+    experiments: tuple[str, ...] = ()  # Experiments; none: all of the system's procedure.
     count: int = 1  # Recordings of each experiment.
     steps: int | None = None  # Physics steps of a recording; none: as many as last as long as the procedure's.
     budget: int | None = None  # Physics steps of all recordings together.
@@ -44,10 +44,8 @@ def main(args: Args) -> None:
     """Record."""
     print(f"seed {args.seed}, commit {git_commit()}")
     check_ending(args.out)
-    given = {name: getattr(args, name) for name in ("backend", "model", "dt", "count", "steps", "budget", "sensor", "seed")}
-    found = record(
-        args.system, options=options_from_text(args.option), parameters=args.params, experiments=args.experiment, **given
-    )
+    given = {name: value for name, value in vars(args).items() if name not in ("system", "options", "out")}
+    found = record(args.system, options=options_from_text(args.options), **given)
     path = found.save(args.out)
     for each in found:
         size = f"{each.num_steps} rows of {len(each.names)} columns"

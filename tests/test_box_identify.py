@@ -208,7 +208,7 @@ def test_a_csv_of_poses_goes_through_the_documented_command(tmp_path: Path, caps
     found = BoxParameters.load(tmp_path / "fit.toml")
     assert found.friction == pytest.approx(0.3, rel=0.1)
     assert found.restitution == pytest.approx(0.35, rel=0.1)
-    more = ["--stage", "slid", "--start", str(tmp_path / "fit.toml"), "--out", str(tmp_path / "slid")]
+    more = ["--stage", "slid", "--initial-guess", str(tmp_path / "fit.toml"), "--out", str(tmp_path / "slid")]
     run_script(script, *words[:-2], *more)
     assert (tmp_path / "slid" / "fit.toml").is_file(), capsys.readouterr()
 

@@ -126,10 +126,21 @@ def test_constants_from_a_camera_of_any_rate_are_taken_by_environments(tmp_path:
 def test_my_robot_is_recorded_and_identified_with_its_own_constants(small: Path, tmp_path: Path) -> None:
     TensegrityParameters(**SMALL).save(tmp_path / "mine.toml")
     record, identify = load_script("scripts/record.py"), load_script("scripts/identify.py")
-    told = ("--model", small, "--out", tmp_path / "air.h5", "--experiment", "air", "--steps", 200)
-    assert run_script(record, "tensegrity", *told, "--params", tmp_path / "mine.toml") == 0
+    told = ("--model", small, "--out", tmp_path / "air.h5", "--experiments", "air", "--steps", 200)
+    assert run_script(record, "tensegrity", *told, "--parameters", tmp_path / "mine.toml") == 0
     start = TensegrityParameters(**{**SMALL, "cable_stiffness": 400.0}).save(tmp_path / "start.toml")
-    told = ("--model", small, "--data", tmp_path / "air.h5", "--stage", "body", "--start", start, "--out", tmp_path / "fit")
+    told = (
+        "--model",
+        small,
+        "--data",
+        tmp_path / "air.h5",
+        "--stage",
+        "body",
+        "--initial-guess",
+        start,
+        "--out",
+        tmp_path / "fit",
+    )
     assert run_script(identify, "tensegrity", *told) == 0
     assert TensegrityParameters.load(tmp_path / "fit" / "fit.toml").cable_stiffness == pytest.approx(500.0, rel=1e-6)
 

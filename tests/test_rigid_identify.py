@@ -299,8 +299,8 @@ def test_bad_requests_end_in_one_sentence(script, tmp_path, capsys):
         ("block", "--data", path, "--method", "mpec", "--resume"): "mpec leaves no checkpoint",
         ("tensegrity", "--data", path, "--method", "mpec"): "mpec does not suit this system: it offers no complementarity form",
         ("block", "--model", "ball", "--data", path): "model is 'ball', expected block, a .toml file",
-        ("block", "--option", "colour", "--data", path): "expected key=value",
-        ("block", "--option", "colour=red", "--data", path): "--option has 'colour'",
+        ("block", "--options", "colour", "--data", path): "expected key=value",
+        ("block", "--options", "colour=red", "--data", path): "--options has 'colour'",
         ("block", "--data", slow, "--method", "mpec"): "--noise is not given, and that of x cannot be told",
         ("block", "--data", path, "--method", "mpec", "--fps", "30"): "is it another rate?",
     }

@@ -179,10 +179,10 @@ def test_what_was_recorded_goes_through_the_whole_procedure_and_resumes(
 ) -> None:
     record_script = load_script("scripts/record.py")
     ground_truth, file, out = GROUND_TRUTH.save(tmp_path / "ground_truth.toml"), tmp_path / "rec.h5", tmp_path / "out"
-    assert run_script(record_script, SPRING, "--params", str(ground_truth), "--count", "2", "--out", str(file)) == 0
+    assert run_script(record_script, SPRING, "--parameters", str(ground_truth), "--count", "2", "--out", str(file)) == 0
     assert "pushed: 2 s, 100 rows of 2 columns" in capsys.readouterr().out
     start = SpringParameters(mass=2.0).save(tmp_path / "start.toml")
-    arguments = (SPRING, "--data", str(file), "--start", str(start), "--out", str(out))
+    arguments = (SPRING, "--data", str(file), "--initial-guess", str(start), "--out", str(out))
     assert run_script(script, *arguments) == 0
     assert SpringParameters.load(out / "all" / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     assert (out / "fit.toml").read_bytes() == (out / "all" / "fit.toml").read_bytes()
@@ -205,7 +205,7 @@ def test_what_was_recorded_goes_through_the_whole_procedure_and_resumes(
     assert "has ended, with its parameters in fit.toml" in capsys.readouterr().err
     assert run_script(script, *arguments, "--stage", "plastic") == 2
     assert "unknown stage 'plastic'; there are elastic, all, from_recordings" in capsys.readouterr().err
-    assert run_script(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
+    assert run_script(record_script, SPRING, "--experiments", "drop", "--out", str(file)) == 2
     assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
 
 
@@ -246,7 +246,7 @@ def test_recordings_of_another_robot_are_refused_before_any_stage(
 ) -> None:
     """By what `record` says of the robot; of files from before it said so, by their controls."""
     file, out = tmp_path / "throws.h5", ("--out", str(tmp_path / "out"))
-    arguments = ("tensegrity", "--model", "prism", "--experiment", "throws", "--steps", "20", "--out", str(file))
+    arguments = ("tensegrity", "--model", "prism", "--experiments", "throws", "--steps", "20", "--out", str(file))
     assert run_script(load_script("scripts/record.py"), *arguments) == 0
     assert run_script(script, "tensegrity", "--data", str(file), *out) == 2
     assert "of prism, with 3 controls; superball, which is to be fitted, has 24: say --model" in capsys.readouterr().err
@@ -367,9 +367,9 @@ def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: 
 def test_our_engine_records_with_the_options_that_are_fitted(tmp_path: Path) -> None:
     """`record` recorded SUPERballs with one law of contact, `identify` fitted another: no fit was adequate."""
     file, tensegrity = tmp_path / "throw.h5", system("tensegrity")
-    given = ("tensegrity", "--model", "prism", "--experiment", "throws", "--steps", "600", "--out", file)
+    given = ("tensegrity", "--model", "prism", "--experiments", "throws", "--steps", "600", "--out", file)
     errors = {}
-    for option in ((), ("--option", "contact=stick")):
+    for option in ((), ("--options", "contact=stick")):
         assert run_script(load_script("scripts/record.py"), *given, *option) == 0
         recording = TrajectorySet.load(file)[0]
         for contact in ("patch", "stick"):

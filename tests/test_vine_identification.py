@@ -195,7 +195,7 @@ def test_points_that_were_seen_elsewhere_do_not_pass_for_noise(tmp_path):
     ground_truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
     data = (write_points(seen, tmp_path / "points.csv"),)
     given = Args("vine", model=str(tmp_path / "robot.toml"), data=data, fps=120.0, free_motion=True, out=tmp_path / "fit")
-    assert main(replace(given, start=tmp_path / "start.toml")) == 0
+    assert main(replace(given, initial_guess=tmp_path / "start.toml")) == 0
     fit = json.loads((tmp_path / "fit" / "fit.json").read_text())
     assert fit["explained"] and max(fit["noise"].values()) < 1.5 * NOISE  # of 73 rows: six standard deviations
 
@@ -217,7 +217,7 @@ def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
     (tmp_path / "robot.toml").write_text(scene_text(BEAM))
     ground_truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
     given = Args("vine", model=str(tmp_path / "robot.toml"), data=tuple(paths), fps=120.0, free_motion=True)
-    assert main(replace(given, start=tmp_path / "start.toml", out=tmp_path / "fit")) == 0
+    assert main(replace(given, initial_guess=tmp_path / "start.toml", out=tmp_path / "fit")) == 0
     told = next(line for line in capsys.readouterr().out.splitlines() if "explained by another simulator only" in line)
     assert "bending linear -> wrinkling" in told and "dt" not in told
     for estimate in json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]:
@@ -235,7 +235,7 @@ def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_p
         "vine",
         "--data",
         data,
-        "--start",
+        "--initial-guess",
         str(tmp_path / "initial_guess.toml"),
         "--out",
         str(tmp_path / "fit"),

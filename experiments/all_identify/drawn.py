@@ -6,7 +6,7 @@
 
 A ground truth is our engine ("own": the model's own class) or the mismatched model of a level, its parameters drawn by seed
 (cases.py). It is
-recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify SYSTEM --data FILE --start
+recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify SYSTEM --data FILE --initial-guess
 START`, where START is a factor of 3 off in every parameter, either way. Counted are
 
 * explains: the diagnostic that the residuals are noise;

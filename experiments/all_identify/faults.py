@@ -73,12 +73,12 @@ def commands(asked: Asked, folder: Path) -> list[list[str]]:
         words += ["--model", str(folder / "robot.toml")]
     if asked.start is not None:
         asked.start.save(folder / "start.toml")
-        start = ["--start", str(folder / "start.toml")]
+        start = ["--initial-guess", str(folder / "start.toml")]
     found = []
     for stage in asked.stages or ("",):
         out = folder / f"fit_{stage}"
         found.append([*words, *start, "--out", str(out), *(["--stage", stage] if stage else [])])
-        start = ["--start", str(out / "fit.toml")]
+        start = ["--initial-guess", str(out / "fit.toml")]
     return found
 
 

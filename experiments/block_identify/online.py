@@ -60,7 +60,7 @@ def estimate(world: Any, seed: int, folder: Path) -> dict[str, Any]:
     given = [
         "--model",
         "block.toml",
-        "--start",
+        "--initial-guess",
         "start.toml",
         "--dt",
         str(STEP),

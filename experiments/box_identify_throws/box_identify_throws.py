@@ -87,7 +87,7 @@ def fit(args: Fit) -> None:
     ]  # fmt: skip
     found = runs / "fit.toml"
     for stage in kind.stages or ("", "slid"):
-        begin = ["--start", str(found)] if stage != (kind.stages or ("",))[0] else []
+        begin = ["--initial-guess", str(found)] if stage != (kind.stages or ("",))[0] else []
         one = [*(["--stage", stage] if stage else []), *begin, "--out", str(runs / stage)]
         print(" ".join([*words[1:], *one]), flush=True)
         subprocess.run([*words, *one], check=False)  # the exit code is the diagnostic's, which fit.json says, too

@@ -66,7 +66,7 @@ class Code(NamedTuple):
 
 
 SWITCHES = ("free_motion", "flip_y")  # Arguments whose flag has no value.
-RENAMED = {"measured": "columns", "options": "option"}  # Argument -> its flag, where that is another word.
+RENAMED = {"measured": "columns"}  # Argument -> its flag, where that is another word.
 SETTINGS = ("box", "errors", "jacobian", "segment_steps", "starts")  # Arguments that are settings of a method.
 
 

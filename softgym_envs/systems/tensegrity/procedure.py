@@ -97,7 +97,7 @@ def body(simulator: Any) -> tuple[str, ...]:
 
 def unlike_cables(simulator: Any) -> str:
     """Property of a robot built by hand that this simulator lacks; see `Causes.untried`."""
-    cables = () if simulator.own_cables else ("cables that are unlike each other (--option own_cables=true)",)
+    cables = () if simulator.own_cables else ("cables that are unlike each other (--options own_cables=true)",)
     return ", ".join((*cables, "rods that are (a payload on one)"))
 
 
