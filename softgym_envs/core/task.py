@@ -19,7 +19,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,6 +169,7 @@ class BaseTask(ABC):
 
     context_names: tuple[str, ...] = ()
     option_names: tuple[str, ...] = ()
+    parameter_values: Mapping[str, float] = MappingProxyType({})
     bound: float = 1e3
     """Largest magnitude of every observed entry of the state [its unit]."""
     model: Any
@@ -200,11 +202,6 @@ class BaseTask(ABC):
         return state[:, : self.model.layout.nx].copy()
 
     @property
-    def parameter_values(self) -> Mapping[str, float]:
-        """No parameters."""
-        return {}
-
-    @property
     def disturbance_scale(self) -> Array:
         """Zeros (n,): nothing is kicked."""
         return np.zeros(self.model.layout.n)
@@ -232,6 +229,20 @@ class BaseTask(ABC):
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """No hints."""
         return {}
+
+
+class GoalTask(BaseTask):
+    """A task that succeeds, and ends, once a column of its context is 1."""
+
+    done_column: ClassVar[int]
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """Whether the task has succeeded."""
+        return self.success(state, context)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return context[:, self.done_column].astype(np.bool_)
 
 
 def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, Any]:

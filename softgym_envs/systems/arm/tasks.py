@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ...core.simulator import Array, check_number
-from ...core.task import BaseTask, BoolArray, Entry, Start
+from ...core.task import Entry, GoalTask, Start
 from ...engines.numba.engine import kernel
 from ...engines.numba.observation import joined
 from .elbow import net_torque
@@ -29,7 +29,7 @@ TRIES = 12
 
 
 @dataclass(frozen=True, eq=False)
-class ArmReach(BaseTask):
+class ArmReach(GoalTask):
     """Bring the elbow to a target angle and keep it there: reward = -|error| [rad] + bonus - effort.
 
     Where the target moves, the bonus is paid for either angle; else a planner with a short horizon would not let it move.
@@ -58,6 +58,7 @@ class ArmReach(BaseTask):
 
     context_names = ("target", "error", "held", "reached", "next")
     option_names = ("goal",)
+    done_column = REACHED
     success_definition = "The elbow has been within `tolerance` of the target, and of the next one, for `hold_time` in all."
 
     def __post_init__(self) -> None:
@@ -144,14 +145,6 @@ class ArmReach(BaseTask):
         found = np.empty((3, len(action)))
         terms(action, before, after, self.bonus, 0.125 * self.effort_weight, found)
         return {"distance": found[0], "reached": found[1], "effort": found[2]}
-
-    def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Whether the target has been held."""
-        return context[:, REACHED].astype(np.bool_)
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Error [rad], and time for which it has been small [s]."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import StructureError
 from ...core.simulator import Array, Status, check_choice
-from ...core.task import BaseTask, BoolArray, Entry, Start
+from ...core.task import BoolArray, Entry, GoalTask, Start
 from .model import ARM, LoopModel
 from .observation import arm_terms, feel
 
@@ -24,7 +24,7 @@ INCREMENT = np.array([12.0, 12.0, 12.0, 12.0, 4.0, 4.0, 2.0])
 
 
 @dataclass(frozen=True, eq=False)
-class ArmTask(BaseTask):
+class ArmTask(GoalTask):
     """A task whose actions are torques beyond those that hold the start; see `tasks`."""
 
     model: LoopModel

@@ -60,6 +60,7 @@ class LoopBend(ArmTask):
     """Least mean error of an arm that stays at the start [m]."""
 
     context_names = CONTEXT
+    done_column = KEPT
     success_definition = "The mean error over the whole profile is at most `tolerance`."
 
     def __post_init__(self) -> None:
@@ -176,10 +177,6 @@ class LoopBend(ArmTask):
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Whether the profile has ended."""
         return self._over(context)
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, KEPT].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Current error and its mean so far [m]."""

@@ -91,6 +91,7 @@ class LoopIdentify(ArmTask):
     control_weight: float = 0.005
     """Weight of the mean squared action."""
 
+    done_column = KNOWN
     success_definition = (
         "At the end, both stiffnesses are within `tolerance` of the ground truth, their 95 % intervals no wider "
         "to either side, "
@@ -198,10 +199,6 @@ class LoopIdentify(ArmTask):
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Whether the time is over, or the loop has kinked."""
         return np.asarray((context[:, TIME] >= self.duration - 1e-9) | (context[:, MOMENTS] > 1.0).any(axis=1))
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, KNOWN].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Relative errors of the estimates, information [nat], and the largest moments so far over `LIMIT`."""

@@ -26,7 +26,7 @@ import numpy as np
 from ...core.errors import OptionError
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_number
-from ...core.task import BoolArray, Entry, Start
+from ...core.task import Entry, Start
 from ...engines.numba.engine import plain
 from ...mechanics.structure import rotation
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
@@ -78,6 +78,7 @@ class LoopPeg(ArmTask):
     """Wanted depth of the loop's middle beyond the tip [m]."""
 
     context_names = CONTEXT
+    done_column = DONE
     success_definition = "The loop has been around the peg, beyond its tip by `depth`, for `hold_time`."
 
     def __post_init__(self) -> None:
@@ -150,14 +151,6 @@ class LoopPeg(ArmTask):
         """Terms "distance", "kept", "control"; see the class."""
         found = self.terms(action, before, after, DISTANCE, DONE)
         return {"distance": found[0], "kept": found[1], "control": found[2]}
-
-    def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Whether the loop has been kept."""
-        return context[:, DONE].astype(np.bool_)
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, DONE].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance of the loop's middle from its wanted place [m], whether it is around the axis, and its depth [m]."""

@@ -61,6 +61,7 @@ class LoopReach(ArmTask):
     """Largest action under which first states rest."""
 
     option_names = ("goal",)
+    done_column = -1
     success_definition = "The wanted points have been within `tolerance` of the goal, on average, for `hold_time`."
 
     def __post_init__(self) -> None:
@@ -184,14 +185,6 @@ class LoopReach(ArmTask):
         last = after.shape[1]
         found = self.terms(action, before, after, last - 3, last - 1)
         return {"distance": found[0], "reached": found[1], "control": found[2]}
-
-    def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Whether the goal has been held."""
-        return context[:, -1].astype(np.bool_)
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, -1].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Mean distance from the goal [m], and time for which it has been held [s]."""

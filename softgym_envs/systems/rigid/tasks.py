@@ -19,7 +19,7 @@ import numpy as np
 
 from ...core.errors import OptionError
 from ...core.simulator import Array, check_choice, check_number
-from ...core.task import BoolArray, Entry, Start
+from ...core.task import BoolArray, Entry, GoalTask, Start
 from ...engines.numba.engine import inner, kernel
 from .model import BlockModel
 
@@ -37,7 +37,7 @@ FAST, AWAY = 60.0, 20.0
 
 
 @dataclass(frozen=True, eq=False)
-class ReachPose:
+class ReachPose(GoalTask):
     """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - bonus if it is lost - control.
 
     What falls is the distance of the centre of mass plus `TURN_LEVER` times the angle. The episode ends at the goal, and where
@@ -67,6 +67,7 @@ class ReachPose:
     option_names = ("goal",)
     context_names = CONTEXT
     action_names = ("force_x", "force_y")
+    done_column = REACHED
     success_definition = "The block rests at the goal, within `tolerance` in place and angle, at the end of a control step."
 
     def __post_init__(self) -> None:
@@ -93,10 +94,6 @@ class ReachPose:
     def disturbance_scale(self) -> Array:
         """Kick of unit size: 1 m/s, and 1 m/s at 0.1 m from the centre."""
         return np.array([0.0, 0.0, 0.0, 1.0, 1.0, 10.0])
-
-    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """Options change no parameters."""
-        return {}
 
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`; the option "goal" is a pose (3,): x, y [m], theta [rad]."""
@@ -148,10 +145,6 @@ class ReachPose:
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Whether the goal has been reached, or the block lost."""
         return np.asarray((context[:, REACHED] > 0.0) | (context[:, LOST] > 0.0))
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance [m] and angle [rad] from the goal."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import OptionError, ShapeError, shown
 from ...core.simulator import Array, as_numbers, check_choice, check_number
-from ...core.task import BoolArray, Entry, Start
+from ...core.task import BaseTask, Entry, Start
 from . import poses
 from .features import RowFeatures
 from .model import TensegrityModel
@@ -33,7 +33,7 @@ VELOCITY = np.array([V_ALONG, V_ACROSS, V_UP])
 
 
 @dataclass(frozen=True, eq=False)
-class TensegrityTask:
+class TensegrityTask(BaseTask):
     """Base of the tensegrity tasks: the robot, its start, its action and its part of the observation."""
 
     model: TensegrityModel
@@ -97,11 +97,6 @@ class TensegrityTask:
         """See `Task`."""
         return poses.disturbance_scale(self.model)
 
-    @cached_property
-    def action_names(self) -> tuple[str, ...]:
-        """One motor per entry."""
-        return self.model.control_names
-
     def first_states(self, start: Start) -> Array:
         """The caller's states, or random ones."""
         if start.state is not None:
@@ -120,10 +115,6 @@ class TensegrityTask:
     def minus_weight(self) -> float:
         """Factor on the sum of squared actions: -control_weight / nu."""
         return -self.control_weight / self.model.nu
-
-    def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Never: episodes end by time or by failure of the simulation."""
-        return np.zeros(len(state), dtype=np.bool_)
 
 
 def plane_vectors(name: str, value: Any, expected: str) -> Array:

@@ -74,7 +74,7 @@ class FollowVelocity(TensegrityTask):
     """Time over which the velocity of the reward is averaged [s]; see the class."""
 
     @cached_property
-    def context_names(self) -> tuple[str, ...]:
+    def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Command, motion, start and target, time, success, averaged velocity error; ground under and around the robot."""
         names = ("start_along", "target_along", "start_across", "target_across", "elapsed", "success")
         mean = ("mean_along", "mean_across", "mean_up")
@@ -95,7 +95,7 @@ class FollowVelocity(TensegrityTask):
         check_number("averaging_time", self.averaging_time, low=0.0, high=LONGEST_MEAN, unit="s")
 
     @property
-    def option_names(self) -> tuple[str, ...]:
+    def option_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Options beside the shared ones: "velocity" (2,) [m/s], and "level" where the ground has levels."""
         return ("velocity", "level") if self.uneven else ("velocity",)
 

@@ -5,10 +5,8 @@ Legend: B batch, K waypoints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +53,7 @@ class VisitWaypoints(TensegrityTask):
         check_number("radius", self.radius, positive=True, high=self.leg[1], unit="m")
 
     @cached_property
-    def context_names(self) -> tuple[str, ...]:
+    def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Command, next waypoint, velocity, and all waypoints."""
         names = ("distance", "approached", "goal_x", "goal_y", "reached", "count")
         return (*FRAME_NAMES, *names, *(f"waypoint{i}_{axis}" for i in range(self.num_waypoints) for axis in "xy"))
@@ -67,10 +65,6 @@ class VisitWaypoints(TensegrityTask):
             return (*self.body_entries, *(Entry(f"waypoint.{axis}", "m", -MAX_WAYPOINT, MAX_WAYPOINT) for axis in "xy"))
         velocity = (Entry(f"com.v_{name}", "m/s", -SPEED_BOUND, SPEED_BOUND) for name in ("along", "across", "up"))
         return (*self.body_entries, *velocity, Entry("waypoint.distance", "m", 0.0, MAX_WAYPOINT))
-
-    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """Options change no parameters."""
-        return {}
 
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`; the option "goal" is one waypoint (2,) or several (k <= K, 2) [m], in the world frame."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...core.errors import OptionError
 from ...core.simulator import Array, check_number, check_place
-from ...core.task import BaseTask, BoolArray, Entry, Start
+from ...core.task import BoolArray, Entry, GoalTask, Start
 from ...engines.numba.observation import joined
 from .model import HAND, BodyModel
 from .observation import BodyHand, hand_of, reach_terms, watch_hand
@@ -36,7 +36,7 @@ MISSING = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class UpperBodyReach(BaseTask):
+class UpperBodyReach(GoalTask):
     """Bring the right hand to a point and keep it there: reward = -distance [m] + bonus - effort.
 
     A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques,
@@ -66,6 +66,7 @@ class UpperBodyReach(BaseTask):
 
     context_names = ("goal.x", "goal.y", "goal.z", "distance", "held", "reached", "off.x", "off.y", "off.z")
     option_names = ("goal",)
+    done_column = REACHED
     success_definition = "The hand has been within `tolerance` of the goal for `hold_time`."
 
     def __post_init__(self) -> None:
@@ -191,14 +192,6 @@ class UpperBodyReach(BaseTask):
         weight = -self.effort_weight / action.shape[1]
         reach_terms(action, len(self.model.muscle_names), before, after, self.bonus, weight, found)
         return {"distance": found[0], "reached": found[1], "effort": found[2]}
-
-    def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Whether the goal has been held."""
-        return context[:, REACHED].astype(np.bool_)
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance from the goal [m], and time for which it has been held [s]."""

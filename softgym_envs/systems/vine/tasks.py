@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from ...core.errors import OptionError
 from ...core.objective import Objective
 from ...core.simulator import Array, check_choice, check_number, check_place
-from ...core.task import BoolArray, Entry, Start
+from ...core.task import Entry, GoalTask, Start
 from ...engines.warp.row_kernel import RowKernel
 from .geometry import shape_arrays
 from .layouts import Layout, Open
@@ -81,7 +80,7 @@ ANGLE_BOUND, RATE_BOUND, SPEED_BOUND = 100.0, 1e3, 50.0
 
 
 @dataclass(frozen=True, eq=False)
-class ReachGoal:
+class ReachGoal(GoalTask):
     """Bring the tip to a goal: reward = progress towards it [m] + bonus for reaching it - control.
 
     The episode ends there. A robot that has grown past its goal cannot come back.
@@ -109,6 +108,8 @@ class ReachGoal:
     parameter_values: Mapping[str, float] = field(default_factory=dict)
     """Parameters that the task fixes."""
 
+    done_column = REACHED
+
     def __post_init__(self) -> None:
         check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
@@ -124,7 +125,7 @@ class ReachGoal:
         return f"The tip has been within `tolerance` of the goal, no faster than 0.15 m/s, at the end of {when}."
 
     @property
-    def option_names(self) -> tuple[str, ...]:
+    def option_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Options beside the shared ones: "goal" (2,) [m], and "level" where the layout has levels."""
         return ("goal", "level") if self.layout.levels else ("goal",)
 
@@ -136,7 +137,7 @@ class ReachGoal:
         return len(RAYS) if self.model.obstacles else 0
 
     @cached_property
-    def context_names(self) -> tuple[str, ...]:
+    def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Goal, tip, ranges; see `task_kernels`."""
         return (*CONTEXT_NAMES, *(f"range{k}" for k in range(self.num_rays)))
 
@@ -180,10 +181,6 @@ class ReachGoal:
     def disturbance_scale(self) -> Array:
         """See the function of this name."""
         return disturbance_scale(self.model)
-
-    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """Options change no parameters."""
-        return {}
 
     # --- an episode ------------------------------------------------------------------------------------------------
 
@@ -272,14 +269,6 @@ class ReachGoal:
         found = np.empty((3, len(action)))
         reward_terms(action, before, after, self.bonus, -self.control_weight / len(self.action_names), found)
         return {"progress": found[0], "reached": found[1], "control": found[2]}
-
-    def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Whether the goal has been reached."""
-        return context[:, REACHED].astype(np.bool_)
-
-    def success(self, state: Array, context: Array) -> BoolArray:
-        """See `success_definition`."""
-        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance from the goal and length of the robot [m]."""
