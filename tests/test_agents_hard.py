@@ -168,7 +168,7 @@ def test_what_learns_gets_the_states_of_the_experiments_that_the_camera_saw(tmp_
 @pytest.mark.parametrize(("name", "task"), STUDIES)
 def test_every_condition_runs_on_a_mismatched_model(name: str, task: str, tmp_path: Path) -> None:
     case = TransferTask(system(name), task, ground_truth_options={"effects": EFFECTS, "seed": 1})
-    conditions = ("zero", "near", "true_constants", "forces", "ground_truth", "ground_truth_doubled", "ground_truth_budget")
+    conditions = ("zero", "near", "true_constants", "wide", "ground_truth", "ground_truth_doubled", "ground_truth_budget")
     substeps = round(0.05 / case.native().dt)
     study = Study("hard", "mpc", conditions, (20,), repeats=Repeats(5, 1, 1), planning=Planning(2, substeps, 1, 1, ensemble=2))
     worker = PlanWorker(case, study, tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agents_models import OneConstant, Pendulum
+from agents_models import OneConstant
 from helpers import load_script, run_main
 from transfer_case import TRUE_GAIN, PendulumCase, changed, system_case
 
@@ -16,7 +16,6 @@ from agents.transfer_study.definition import Planning, Repeats, Study, StudyRun,
 from agents.transfer_study.document import read_study
 from agents.transfer_study.fits import _fit, draw, identify
 from agents.transfer_study.jobs import record_path, register, registered, run_jobs
-from agents.transfer_study.models import SHORT_HORIZON, build_model
 from agents.transfer_study.planned import PlanWorker
 from agents.transfer_study.report import markdown, write_report
 from agents.transfer_study.statistics import Interval
@@ -37,7 +36,6 @@ STUDY = Study(
         "zero",
         "nominal",
         "wide",
-        "forces",
         "identified",
         "posterior",
         "true_constants",
@@ -320,39 +318,14 @@ def test_sample_based_plans_in_every_world_cost_the_same_steps_and_know_one_row_
         check_study(changed(study, conditions=("zero", "nominal", "wide", "ground_truth")), PendulumCase())
 
 
-def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
-    """Two equal rows: the mean of the costs is exactly the cost."""
-    records = replanned(("nominal", "forces"), tmp_path, force=0.0, ensemble=2, seeds=1)
-    assert records["forces"]["costs"] == records["nominal"]["costs"]
-    assert records["forces"]["model_steps"] == 2 * records["nominal"]["model_steps"]
-    strong = replanned(("nominal", "forces"), tmp_path / "strong", force=1.0, ensemble=2, seeds=1)
-    assert strong["nominal"]["costs"] == records["nominal"]["costs"] != strong["forces"]["costs"]
-
-
-def test_the_clock_of_forces_runs_with_the_ground_truth(tmp_path):
-    """A state of the ground truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
-    study = changed(STUDY, kind="mpc", thresholds=(), horizon=6)
-    model = build_model(PendulumCase(), study, StudyRun("forces", 0, 0, 0), CONDITIONS["forces"], tmp_path)
-    state = Pendulum().initial_state(1)
-    np.testing.assert_array_equal(model.states(state, 5), [[1.0, 0.0, 0.0, 5.0]])
-    assert model.forced.horizon == 6 + SHORT_HORIZON
-    second = model.parameters.row(1)
-    after, _ = model.simulator.step(model.states(state, 5), np.zeros((1, 1)), second)
-    kicked = Pendulum().retract(state, model.forced.kicks[1, 5][None])
-    np.testing.assert_allclose(after[:, :-1], Pendulum().step(kicked, np.zeros((1, 1)), OneConstant(gain=0.5))[0], atol=1e-14)
-
-
-def test_a_correction_of_an_exact_engine_is_refused_and_the_record_says_so(tmp_path):
-    records = replanned(("identified", "residual"), tmp_path, seeds=1, datasets=1)
-    assert records["residual"]["detail"]["residual"].startswith("no correction")
-    assert records["residual"]["costs"] == records["identified"]["costs"]
-    bad = replanned(("residual",), tmp_path / "bad", PendulumCase(unusable=True), seeds=1, datasets=1)
-    assert bad["residual"]["detail"]["residual"] == "no correction: nothing to learn from"
+def test_random_forces_are_for_those_who_learn(tmp_path):
+    with pytest.raises(OptionError, match="'forces' kicks the robot while it learns: kind is 'plan', not 'rl'"):
+        check_study(changed(STUDY, conditions=(*STUDY.conditions, "forces")), PendulumCase())
 
 
 def test_a_black_box_learns_nothing_of_another_scene():
-    assert possible(system_case("VineGrow-v0"), ("network", "residual")) == ("network", "residual")
-    assert possible(system_case("VineNavigate-v0"), ("network", "residual")) == ("residual",)
+    assert possible(system_case("VineGrow-v0"), ("network", "posterior")) == ("network", "posterior")
+    assert possible(system_case("VineNavigate-v0"), ("network", "posterior")) == ("posterior",)
     with pytest.raises(OptionError, match="'network'"):
         check_study(changed(STUDY, conditions=("zero", "network", *STUDY.conditions[1:])), system_case("VineNavigate-v0"))
 

@@ -1,73 +1,12 @@
-"""Models that studies plan in beside our engine: under random forces, and of networks."""
+"""Models that studies plan in beside our engine: ensembles of networks."""
 
 import numpy as np
 import pytest
-from agents_models import Linear, OneConstant, Pendulum
-from transfer_case import PendulumCase
+from agents_models import Linear
 
-from agents.control.ilqg import ILQGOptions, plan_ilqg
-from agents.models.forcing import ClockCost, ForcedSimulator
 from agents.models.network import NetworkOptions, Transitions, train_networks
-from softgym_envs.core.errors import DataError, ShapeError
-from softgym_envs.core.simulator import finite_differences
+from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-
-# --- random forces ------------------------------------------------------------------------------------------------------
-
-
-def test_realisation_zero_is_the_simulator_itself_and_others_add_kicks():
-    plain = Linear()
-    forced = ForcedSimulator(plain, np.array([0.0, 0.3, 0.0, 0.1]), 3, 6, seed=1)
-    rng = np.random.default_rng(0)
-    controls = np.repeat(rng.normal(size=(1, 6, 2)), 4, axis=0)
-    states, status = forced.rollout(forced.initial_state(4), controls, forced.rows(OneConstant(), ensemble=True))
-    expected, _ = plain.rollout(plain.initial_state(1), controls[:1])
-    np.testing.assert_allclose(states[:1, :, :-1], expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(states[:, :, -1], np.tile(np.arange(7.0), (4, 1)))
-    x = np.zeros(4)  # by superposition: every kick is carried on by A
-    for t in range(6):
-        x = plain.A @ (x + forced.kicks[2, t]) + plain.B @ controls[0, t]
-    np.testing.assert_allclose(states[2, -1, :-1], x, rtol=1e-12)
-    assert (status == 0).all()
-    drawn = ForcedSimulator(plain, np.full(4, 0.3), 500, 6).kicks[1:]
-    assert drawn.std() == pytest.approx(0.3, rel=0.03)  # 12000 numbers: 0.65 % is one standard error
-
-
-def test_forced_derivatives_equal_differences():
-    forced = ForcedSimulator(Pendulum(), np.array([0.0, 0.5]), 2, 4, seed=1)
-    rng = np.random.default_rng(0)
-    state = forced.timed(Pendulum().retract(Pendulum().initial_state(3), rng.normal(size=(3, 2))))
-    state[:, -1] = [0, 1, 3]
-    parameters = forced.rows(OneConstant(), ensemble=True)
-    exact = forced.linearize(state, rng.normal(size=(3, 1)), parameters)
-    assert exact.A.shape == (3, 3, 3) and exact.B.shape == (3, 3, 1)
-    rng = np.random.default_rng(0)
-    rng.normal(size=(3, 2))
-    differences = finite_differences(forced, state, rng.normal(size=(3, 1)), parameters)
-    np.testing.assert_allclose(exact.A, differences.A, atol=1e-6)
-    np.testing.assert_allclose(exact.B, differences.B, atol=1e-6)
-
-
-def test_a_plan_under_forces_is_a_plan_for_the_simulator():
-    case, plain = PendulumCase(), Pendulum()
-    cost = case.cost(plain)
-    forced = ForcedSimulator(plain, np.array([0.0, 0.3]), 8, 15, seed=1)
-    plan = plan_ilqg(
-        forced,
-        ClockCost(cost),
-        forced.initial_state(1)[0],
-        controls=np.zeros((15, 1)),
-        parameters=forced.rows(OneConstant(gain=3.0), ensemble=True),
-        options=ILQGOptions(max_iterations=30),
-    )
-    kept = forced.without_clock(plan)
-    assert kept.states.shape == (16, 3) and kept.gains.shape == (15, 1, 2)
-    assert plan.log[-1].cost < plan.log[0].cost
-    with pytest.raises(ShapeError, match="scale"):
-        ForcedSimulator(plain, np.zeros(3), 1, 1)
-
-
-# --- networks -----------------------------------------------------------------------------------------------------------
 
 
 def test_networks_learn_a_linear_system_and_keep_the_protocol():

@@ -7,7 +7,7 @@ from agents_models import OneConstant, Pendulum
 
 from agents.control.cost import FeatureCost
 from agents.transfer_study.definition import GROUPS
-from agents.transfer_study.task import Corrected, Identified, TransferTask
+from agents.transfer_study.task import Identified, TransferTask
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -82,9 +82,6 @@ class PendulumCase:
         push = rng.uniform(-1.0, 1.0)
         return lambda x, t: np.full((len(x), 1), push)
 
-    def force_scale(self):
-        return np.array([0.0, 1.0])
-
     def record(self, rng, steps):
         def one(count):
             controls = rng.uniform(-2, 2, (1, count, 1))
@@ -103,11 +100,6 @@ class PendulumCase:
         gain = float(change @ controls[:, 0] / (0.05 * controls[:, 0] @ controls[:, 0]))
         spread = UniformParameters({"gain": (gain - 1e-3, gain + 1e-3)})
         return Identified(OneConstant(gain=gain), spread, "least squares")
-
-    def residual(self, data, fit, rng):
-        if self.unusable:
-            raise DataError("nothing to learn from")
-        return Corrected(self.native(), "no correction: the engine is exact")
 
     def measure(self, states):
         return {"angle": np.arctan2(states[:, -1, 1], states[:, -1, 0])}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.base import repeat_steps
-from softgym_envs.core.parameters import Option, Parameters
+from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator
+
+
+def _inner(name: str) -> Any:
+    """A property or method of the inner simulator."""
+    return property(lambda self: getattr(self.simulator, name), doc=f"See `Simulator.{name}`.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,28 +29,12 @@ class Wrapper(ABC):
     simulator: Simulator
     """Inner simulator."""
 
-    extra: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Names and units of numbers that follow the inner one's in the state; they start at 0 and are a vector space."""
-
-    @property
-    def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.simulator.default_parameters
-
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return self.simulator.nx + len(self.extra)
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.simulator.n + len(self.extra)
-
-    @property
-    def nu(self) -> int:
-        """Number of controls."""
-        return self.simulator.nu
+    default_parameters = _inner("default_parameters")
+    nx, n, nu = _inner("nx"), _inner("n"), _inner("nu")
+    control_bounds, options = _inner("control_bounds"), _inner("options")
+    state_names, state_units = _inner("state_names"), _inner("state_units")
+    control_names, control_units = _inner("control_names"), _inner("control_units")
+    initial_state, retract, difference = _inner("initial_state"), _inner("retract"), _inner("difference")
 
     @property
     def stretch(self) -> int:
@@ -57,41 +45,6 @@ class Wrapper(ABC):
     def dt(self) -> float:
         """Physics step [s]."""
         return self.simulator.dt * self.stretch
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest control, each (nu,)."""
-        return self.simulator.control_bounds
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return (*self.simulator.state_names, *(name for name, _ in self.extra))
-
-    @property
-    def state_units(self) -> tuple[str, ...]:
-        """One SI unit per entry of the state."""
-        return (*self.simulator.state_units, *(unit for _, unit in self.extra))
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return self.simulator.control_names
-
-    @property
-    def control_units(self) -> tuple[str, ...]:
-        """One SI unit per control."""
-        return self.simulator.control_units
-
-    @property
-    def options(self) -> Mapping[str, Option]:
-        """Options of the inner simulator."""
-        return self.simulator.options
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """The rest state, (B, nx)."""
-        state = self.simulator.initial_state(batch)
-        return np.concatenate([state, np.zeros((batch, len(self.extra)))], axis=1) if self.extra else state
 
     @abstractmethod
     def step(
@@ -110,20 +63,6 @@ class Wrapper(ABC):
             return self.step(x, u, some, substeps=substeps)
 
         return repeat_steps(advance, state, controls)
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """See `Simulator.retract`."""
-        if not self.extra:
-            return self.simulator.retract(state, dx)
-        nx, n = self.simulator.nx, self.simulator.n
-        return np.concatenate([self.simulator.retract(state[..., :nx], dx[..., :n]), state[..., nx:] + dx[..., n:]], axis=-1)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """See `Simulator.difference`."""
-        if not self.extra:
-            return self.simulator.difference(a, b)
-        nx = self.simulator.nx
-        return np.concatenate([self.simulator.difference(a[..., :nx], b[..., :nx]), a[..., nx:] - b[..., nx:]], axis=-1)
 
     @abstractmethod
     def linearize(

@@ -15,10 +15,9 @@ CONDITIONS = {
         Condition("near", "engine with parameters a factor of 1.2 off, drawn", "drawn", factor=1.2),
         Condition("far", "engine with parameters a factor of 2 off, drawn", "drawn", factor=2.0),
         Condition("wide", "wide domain randomisation", "wide"),
-        Condition("forces", "random forces", "forces"),
+        Condition("forces", "random forces", "forces", plans=False),
         Condition("identified", "identified engine", "identified", data=True, budgeted=True),
         Condition("posterior", "identified + posterior randomisation", "posterior", data=True, budgeted=True),
-        Condition("residual", "identified + residual model", "residual", data=True, budgeted=True, learns=False),
         Condition("true_constants", "our engine with the true parameters", "true"),
         Condition("network", "network ensemble on the same data", "network", "sampling", True, True, False),
         Condition(
@@ -32,7 +31,7 @@ CONDITIONS = {
         Condition("ground_truth_doubled", "the ground truth, twice the oracle's samples", "ground_truth", "doubled"),
     )
 }
-ROBUST = ("wide", "forces", "posterior")
+ROBUST = ("wide", "posterior")
 """Models with many rows of parameters at once."""
 ORACLE, NOMINAL, NOTHING, DOUBLED = "ground_truth", "nominal", "zero", "ground_truth_doubled"
 """Reference conditions of the share, and the oracle with twice its samples or steps."""
@@ -58,6 +57,8 @@ def check_study(study: Study, case: TransferTask) -> None:
             raise OptionError(f"unknown condition {name!r}; there are {', '.join(CONDITIONS)}")
         if study.kind == "rl" and not (CONDITIONS[name].learns or name == NOTHING):
             raise OptionError(f"condition {name!r} has no counterpart in reinforcement learning")
+        if study.kind != "rl" and not CONDITIONS[name].plans:
+            raise OptionError(f"condition {name!r} kicks the robot while it learns: kind is {study.kind!r}, not 'rl'")
         if study.kind == "gps" and CONDITIONS[name].model in ROBUST:
             raise OptionError(f"condition {name!r} plans over many parameters at once, sample-based iLQG (kind 'gps') over one")
         if name not in possible(case, (name,)):

@@ -26,6 +26,8 @@ class Condition:
     """Whether it depends on the budget of the ground truth's steps."""
     learns: bool = True
     """Whether it has a counterpart in reinforcement learning."""
+    plans: bool = True
+    """Whether it has a counterpart in planning."""
     factor: float = 1.0
     """Model "drawn": every identified parameter is the ground truth's times or over this factor, by a coin per seed."""
 
@@ -113,7 +115,7 @@ class Planning:
     ensemble: int = 6
     """Rows of robust conditions."""
     force: float = 0.1
-    """Random kicks [m/s]."""
+    """rl: random kicks [m/s] of the condition "forces"."""
 
     def __post_init__(self) -> None:
         for name in ("horizon", "substeps", "restarts", "iterations", "ensemble"):

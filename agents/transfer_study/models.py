@@ -1,4 +1,4 @@
-"""Models that conditions plan in: our engine under some parameters, with forces or a correction; networks; or the ground truth.
+"""Models that conditions plan in: our engine under some parameters, networks, or the ground truth.
 
 Legend: B starts, T control steps, E rows of parameters.
 """
@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator
 
 from ..control.cost import Cost
 from ..control.plan import in_simulator, own_entries
 from ..models.borrowed import BorrowedSlopes
-from ..models.forcing import ClockCost, ForcedSimulator
 from .definition import Condition, Study, StudyRun
-from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, full_states, identify, stream
-from .task import Identified, TransferTask
+from .fits import MODEL, POSTERIOR_SAMPLES, draw, full_states, identify, stream
+from .task import TransferTask
 
 SHORT_HORIZON = 8
 """Horizon of receding-horizon conditions in control steps."""
@@ -38,7 +36,6 @@ class Model:
     substeps: int
     ground_truth_steps: dict[str, int] = field(default_factory=lambda: {"train": 0, "validation": 0})
     """Steps of the ground truth spent to make the model."""
-    forced: ForcedSimulator | None = None
     detail: dict[str, Any] = field(default_factory=dict)
     """Further facts about the model, for the record."""
 
@@ -47,10 +44,8 @@ class Model:
         """Number E of rows."""
         return (self.parameters.batch or 1) if self.parameters is not None else 1
 
-    def states(self, state: Array, t: int = 0) -> Array:
-        """Convert states of the robot, or of a world with further entries, at this control step to states of this simulator."""
-        if self.forced is not None:
-            return self.forced.timed(own_entries(self.forced.simulator, state), t)
+    def states(self, state: Array) -> Array:
+        """Convert states of the robot, or of a simulator with further entries, to states of this simulator."""
         world = self.simulator.simulator if isinstance(self.simulator, BorrowedSlopes) else self.simulator
         return own_entries(world, in_simulator(world, state))
 
@@ -82,11 +77,6 @@ def build_model(case: TransferTask, study: Study, job: StudyRun, condition: Cond
         fit_steps = identify(case, study, job.budget, job.dataset, out).ground_truth_steps
         network = train_networks(native, data.train, substeps=settings.substeps, rng=rng)
         return Model(network, None, cost, 1, fit_steps, detail={"network_error": network.networks.error})
-    if condition.model == "forces":
-        scale = settings.force * case.force_scale()
-        horizon = settings.horizon + (SHORT_HORIZON if study.kind == "mpc" else 0)
-        forced = ForcedSimulator(native, scale, settings.ensemble - 1 or 1, horizon, int(rng.integers(2**31)))
-        return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), settings.substeps, forced=forced)
     if not condition.data:
         plain = {"nominal": case.default, "true": case.best}
         if condition.model == "drawn":
@@ -95,15 +85,6 @@ def build_model(case: TransferTask, study: Study, job: StudyRun, condition: Cond
             return Model(native, plain[condition.model](), cost, settings.substeps)
         return Model(native, draw(case.default(), case.wide(), settings.ensemble, rng), cost, settings.substeps)
     record = identify(case, study, job.budget, job.dataset, out)
-    if condition.model == "residual":
-        data = full_states(case.recorded(), study, job.budget, job.dataset)
-        fit = Identified(record.parameters, EmpiricalParameters(record.samples), record.note)
-        try:
-            native, note = case.residual(data, fit, rng)
-        except DataError as error:
-            note = f"no correction: {error}"
-        detail = {"residual": note}
-        return Model(native, fit.parameters, case.cost(native), settings.substeps, record.ground_truth_steps, detail=detail)
     rows = record.parameters
     if condition.model == "posterior":
         rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: settings.ensemble])

@@ -130,11 +130,11 @@ class Planner:
 
     def initial_guess(self, rng: np.random.Generator) -> Array:
         """First controls (T, nu): the first policy's, in the reference row of the model."""
-        policy, forced = self.case.first_policy(rng), self.model.forced is not None
+        policy = self.case.first_policy(rng)
         counted = CountedSimulator(self.model.simulator, self.model.substeps)
         run = roll_policy(
             counted,
-            (lambda x, t: policy(x[:, :-1], t)) if forced else policy,
+            policy,
             self.model.states(self.start[None]),
             self.settings.horizon,
             self.model.reference(),
@@ -170,17 +170,15 @@ class Planner:
         if best is None:
             raise UnstablePlanError(f"the simulation fails under all {tried} first guesses of condition {self.job.condition}")
         cost, plan, feedback = best
-        kept = self.model.forced.without_clock(plan) if self.model.forced is not None else plan
         detail = {"feedback": feedback, "plan_cost": plan.cost, "outcome": plan.outcome.name, "iterations": len(plan.log)}
-        return Chosen(follow(kept, feedback), cost, detail, steps, [])
+        return Chosen(follow(plan, feedback), cost, detail, steps, [])
 
     @property
     def per_linearization(self) -> int:
         """Simulated steps that a linearisation costs."""
         simulator = self.model.simulator
         parameter_values = len(simulator.default_parameters.names())
-        inner = self.model.forced.simulator if self.model.forced is not None else simulator
-        inner = inner.engine if isinstance(inner, BorrowedSlopes) else inner
+        inner = simulator.engine if isinstance(simulator, BorrowedSlopes) else simulator
         return 1 if is_exact(inner) else 2 * (simulator.n + simulator.nu + parameter_values)
 
     def judge(self, execute: Execution) -> tuple[float, int]:
@@ -207,7 +205,7 @@ class Planner:
         steps, substeps, spent = self.settings.horizon, self.settings.substeps, list[int]()
 
         def policy(state: Array, t: int) -> Array:
-            return controller(self.model.states(state, t), t)  # a state of the ground truth, as one of the model
+            return controller(self.model.states(state), t)  # a state of the ground truth, as one of the model
 
         def execute(simulator: Simulator, state: Array, parameters: Parameters | None) -> Run:
             runs = []

@@ -90,8 +90,6 @@ def chosen(given: Path, conditions: tuple[str, ...] = (), **counts: int | None) 
     curve = tuple(c for c in study.curve if c in conditions)
     study = replace(study, conditions=conditions, curve=curve, thresholds=kept, repeats=repeats)
     check_study(study, case)
-    if "residual" in conditions:
-        case.first_residual()
     for stage in case.procedure.stages if case.system.procedure else ():
         try:
             method_of(stage.method).settings(stage.options)

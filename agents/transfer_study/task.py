@@ -8,19 +8,18 @@ Legend: B rows, T control steps, nx state, n tangent, nu control.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import sysid
-from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure
-from softgym_envs.core.scenario import BatchPolicy, Scenario, StudyScene, around_rest, by_name, held_at_random, kick_of
+from softgym_envs.core.scenario import BatchPolicy, Scenario, StudyScene, around_rest, by_name, held_at_random
 from softgym_envs.core.simulator import Array, Simulator, stable_bounds
 from softgym_envs.core.system import System, identity_of
 from softgym_envs.core.task import load
@@ -51,14 +50,6 @@ class Identified(NamedTuple):
     """Headline of the fit's diagnostics in one sentence."""
     failed: bool = False
     """Whether diagnostics reject some of the parameters. The study uses them nevertheless, and reports it."""
-
-
-class Corrected(NamedTuple):
-    """Result of `TransferTask.residual`."""
-
-    simulator: Simulator
-    note: str
-    """Gain of the correction, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -338,10 +329,6 @@ class TransferTask:
         low, high = ground_truth.control_bounds
         return lambda x, t: np.clip(policy(x, t) + added[t % noise.steps], low, high)
 
-    def force_scale(self) -> Array:
-        """(n,): tangent vector of a random kick of 1 m/s."""
-        return (self.scenario.force_scale or kick_of)(self.model)
-
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
         """Recordings of the ground truth, `steps` physics steps for training; a sensor sees only those."""
         found = self._recorded(rng, steps)
@@ -383,28 +370,6 @@ class TransferTask:
         if is_whole(period, native.dt):
             return native
         return self.system.simulator(self.model, dt=self.procedure.step_of(period, native.dt), options=self.scenario.options)
-
-    def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
-        """Our engine with its own correction, learned from the identified model's errors.
-
-        Raises:
-            OptionError: The engine has no correction.
-            DataError: The recordings cannot be used; the run then continues with the uncorrected engine.
-        """
-        source, last = self.recorded(), self.procedure.experiments[-1].name
-        recordings = TrajectorySet(tuple(t for t in data.train if t.metadata.get(EXPERIMENT) == last))
-        if not len(recordings):
-            raise DataError(f"there is no recording of {last!r} to learn a correction from: record more steps")
-        engine: Any = source.native()
-        own: Any = self.native()
-        found = sysid.fit_residual(engine, recordings, source.adapt(fit.parameters), self.first_residual()(rng))
-        return Corrected(replace(own, residual=found.simulator.residual), found.summary())
-
-    def first_residual(self) -> Callable[[np.random.Generator], Array]:
-        """Makes the first weights of the engine's correction; `OptionError` if it has none."""
-        if self.scenario.first_residual is None:
-            raise OptionError(f"condition 'residual': the engine of system {self.system.name!r} has no correction to learn")
-        return self.scenario.first_residual
 
     def measure(self, states: Array) -> Mapping[str, Array]:
         """Further numbers of runs (B, T+1, nx), each (B,), such as the distance."""

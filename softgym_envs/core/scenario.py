@@ -23,8 +23,6 @@ BatchPolicy = Callable[[Array, int], Array]
 
 START_DEVIATION = 0.01
 """Standard deviation of starts around the rest state [the unit of each tangent coordinate]."""
-MOVING = ("m/s", "rad/s")
-"""Units of the coordinates that a kick changes."""
 
 
 def around_rest(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
@@ -32,11 +30,6 @@ def around_rest(engine: Simulator, parameters: Parameters, rng: np.random.Genera
     kick = START_DEVIATION * rng.standard_normal((count, engine.n))
     kick[:1] = 0.0
     return engine.retract(engine.initial_state(count), kick)
-
-
-def kick_of(model: Any) -> Array:
-    """1 for every tangent coordinate of the model's layout that is a velocity, (n,)."""
-    return np.array([float(unit in MOVING) for unit in model.layout.tangent_units])
 
 
 def held_at_random(model: Any, rng: np.random.Generator) -> BatchPolicy:
@@ -85,8 +78,6 @@ class Scenario:
     the rest state, every tangent coordinate by a standard deviation of `START_DEVIATION` (unsuitable if rest is the goal)."""
     first_policy: Callable[[Any, np.random.Generator], BatchPolicy] | None = None
     """(model, rng) -> a policy that gives planners their first controls; None: random controls, held for a while."""
-    force_scale: Callable[[Any], Array] | None = None
-    """Model -> (n,): tangent vector of a random kick of 1 m/s; None: 1 for every coordinate in m/s or rad/s."""
     measure: Callable[[Any, Array, Array], Mapping[str, Array]] | None = None
     """(model, target, states (B, T+1, nx)) -> further numbers of runs, each (B,); None: there are none."""
     position: Callable[[Any, Array], Array] | None = None
@@ -108,8 +99,6 @@ class Scenario:
     """Keywords of the environments of the same task."""
     first_noise: Noise | None = None
     """Noise added to the first policy."""
-    first_residual: Callable[[np.random.Generator], Array] | None = None
-    """Weights to start from, where the engine has a correction of its own."""
     difference_step: float | None = 1e-2
     """Step of the finite differences in the demo's iLQG [the unit of each tangent coordinate]; None: the engine's own
     derivatives, as closed chains need, whose coordinates cannot move one by one."""

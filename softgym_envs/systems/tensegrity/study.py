@@ -16,8 +16,6 @@ from ...core.simulator import Array, Simulator
 from .model import TensegrityModel, prism, superball
 from .mujoco import native_constants
 from .picture import PICTURE
-from .poses import disturbance_scale
-from .residual import random_weights
 
 SETTLING_STEPS = 2000
 """Physics steps on the ground before a run starts."""
@@ -82,8 +80,8 @@ def prism_scene() -> StudyScene:
 
 
 _SHARED: dict[str, Any] = {
-    "starts": starts, "force_scale": disturbance_scale, "measure": way, "position": position, "best": native_constants,
-    "options": {"contact": "patch"}, "first_residual": random_weights, "hint": "velocity",
+    "starts": starts, "measure": way, "position": position, "best": native_constants,
+    "options": {"contact": "patch"}, "hint": "velocity",
 }  # fmt: skip
 
 STUDY = {

@@ -17,7 +17,7 @@ from ...core.simulator import Array, Simulator
 from .model import VineModel, with_obstacles
 from .obstacles import Obstacle, circle, rectangle
 from .parameters import VineBody, VineParameters
-from .tasks import GOAL_TOLERANCE, disturbance_scale, tip_position
+from .tasks import GOAL_TOLERANCE, tip_position
 
 LINKS = 16
 """Links of the robot in studies."""
@@ -66,7 +66,7 @@ def body_constants(ground_truth: Parameters) -> VineParameters:
 
 
 _SHARED: dict[str, Any] = {
-    "starts": starts, "first_policy": growing, "force_scale": disturbance_scale, "measure": distances, "position": position,
+    "starts": starts, "first_policy": growing, "measure": distances, "position": position,
     "best": body_constants, "recorded": "VineGrow-v0", "dt": VINE_STEP,
     "ground_truth_parameters": {"contact_timeconst": 2 * VINE_STEP},
 }  # fmt: skip
