@@ -145,7 +145,7 @@ def test_file_by_hand(tmp_path):
     [
         ("[parameters\n", FileFormatError, "is not valid TOML"),
         ("x = 1\n", FileFormatError, "unknown entry 'x'"),
-        ("kind = 3\n", FileFormatError, "has no table [parameters]"),
+        ("parameters = 3\n", FileFormatError, "has no table [parameters]"),
         ("[parameters]\nstiffness = 'soft'\n", FileFormatError, "stiffness is 'soft', expected a number"),
         ("[parameters]\nstiffness = true\n", FileFormatError, "stiffness is True"),
         ("[parameters]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness is None"),
@@ -225,7 +225,7 @@ class TestVectors:
         assert Segments().replace(stiffness=0.7).stiffness.tolist() == [0.7] * 3
         path = Segments(stiffness2=3.0).save(tmp_path / "fit.toml")
         assert "stiffness2" in path.read_text() and Segments.load(path) == Segments(stiffness2=3.0)
-        path.write_text('parameters = "Segments"\n[parameters]\nstiffness = [1.0, 2.0, 3.0]\n')
+        path.write_text('kind = "Segments"\n[parameters]\nstiffness = [1.0, 2.0, 3.0]\n')
         assert Segments.load(path).stiffness.tolist() == [1.0, 2.0, 3.0]
         drawn = UniformParameters({"stiffness": (0.4, 0.6), "mass": (1.0, 2.0)}).sample(np.random.default_rng(0), Segments())
         assert set(drawn) == {"mass", *self.names} and len(set(drawn.values())) == 4

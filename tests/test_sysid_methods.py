@@ -60,7 +60,7 @@ def test_every_method_solves_the_same_problem(name: str) -> None:
 
 
 def test_an_unknown_method_is_named() -> None:
-    with pytest.raises(OptionError, match="unknown method 'guess'; there are one_step, multiple_shooting"):
+    with pytest.raises(OptionError, match="unknown method 'initial_guess'; there are one_step, multiple_shooting"):
         method_of("initial_guess")
 
 

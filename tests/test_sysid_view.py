@@ -25,6 +25,7 @@ from sysid.problem.noise import noise_of
 from sysid.problem.problem import Measurement
 from sysid.problem.recording_parameters import POSE, Commands, RecordingParameters, delayed
 from sysid.procedure.candidate_causes import candidate, conditional
+from sysid.procedure.search import Search
 from sysid.procedure.stage import fit_stage
 
 GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
@@ -188,8 +189,10 @@ def test_the_likeliest_cause_is_named() -> None:
     given = turned()
     blind = single_shooting(given)
     trying: list[str] = []
-    (said,) = candidate(CANDIDATE_CAUSES, single_shooting, given, blind, trying.append).of("likely_cause")
-    assert len(trying) > 1 and trying == [f"the model does not explain the data; trying {words}" for words in CANDIDATE_CAUSES]
+    (said,) = candidate(CANDIDATE_CAUSES, single_shooting, given, blind, Search(say=trying.append)).of("likely_cause")
+    assert len(trying) == len(CANDIDATE_CAUSES) > 1
+    for count, (line, words) in enumerate(zip(trying, CANDIDATE_CAUSES, strict=True), 1):
+        assert line.startswith(f"the model does not explain the data; trying {words} ({count} of {len(trying)}")
     assert not blind.explained and said.parameter == "a turned camera" and said.facts["adequate"]
     none = candidate({"commands that act late": ("latency",)}, single_shooting, given, blind).diagnostics[-1]
     assert none.sentence().endswith("is unknown; tried: commands that act late")
@@ -206,8 +209,8 @@ def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
     given = problem(driven(Sensor(rate=40.0, noise=2e-3)), free=FREE)
     found = single_shooting(given)
     trying: list[str] = []
-    told = conditional(("mass",), single_shooting, given, found, trying.append)
-    assert trying == ["the data are explained; trying with mass free, too"]
+    told = conditional(("mass",), single_shooting, given, found, Search(say=trying.append))
+    assert trying == ["the data are explained; trying mass free, too (1 of 1)"]
     assert found.explained and told.codes[0] == "identified_with_reservations" and told.estimates == found.estimates
     assert told.diagnostics[-1].sentence().startswith("stiffness, damping, gain: only for mass = 3, which is held")
     assert conditional(("paint",), single_shooting, given, found) is found  # it has no effect
