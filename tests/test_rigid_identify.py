@@ -54,6 +54,7 @@ def pulled(friction: float, model: BlockModel | None = None, seed: int = 0) -> T
     return record(simulator, np.zeros(6), np.zeros((40, 2)), parameter_values, noise=CAMERA, rng=rng, period=0.02)
 
 
+FULL = ("--diagnose", "full")
 BLOCK_UNITS = {"x": 1e3, "y": 1e3, "theta": 180 / np.pi}
 
 
@@ -150,7 +151,7 @@ def test_steps_that_are_much_too_long_are_named_though_half_of_them_would_not_do
     parameter_values, noise = simulator.default_parameters.replace(friction=0.3), {"x": 1e-3, "y": 1e-3}
     run = record(simulator, np.array([0.0, 0.0, 1.0, 0.0]), controls, parameter_values, noise=noise, rng=rng, period=0.05)
     TrajectorySet((run.for_timestep(0.05),)).save(tmp_path / "run.h5")
-    assert run_script(script, "particles", "--data", tmp_path / "run.h5", "--out", tmp_path / "out") == 0
+    assert run_script(script, "particles", "--data", tmp_path / "run.h5", *FULL, "--out", tmp_path / "out") == 0
     assert "the simulator's own step of 0.05 s is a part of why" in capsys.readouterr().out
 
 
@@ -211,7 +212,7 @@ def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
 def test_evolution_that_explains_nothing_asks_no_candidate_causes_that_it_cannot_free(script, tmp_path, capsys):
     """Another cone than is fitted; the method knows no parameters of recordings, such as latency: that ended in an error."""
     path = camera_file(tmp_path / "camera.csv", pulled(0.3, BlockModel(num_directions=128), seed=1), BLOCK_UNITS)
-    assert run_script(script, "block", "--data", path, "--method", "cma_es", "--out", tmp_path / "out") == 0
+    assert run_script(script, "block", "--data", path, "--method", "cma_es", *FULL, "--out", tmp_path / "out") == 0
     said = capsys.readouterr().out
     assert "THE MODEL DOES NOT EXPLAIN" in said and re.search(r"tried(: | \()drag", said) and "act late" not in said
 

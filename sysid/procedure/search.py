@@ -1,6 +1,7 @@
 """The search for what a fit lacks, candidate by candidate, within a budget of processor time.
 
-`diagnose`: "none" tries no candidate, "quick" tries as many as take no longer than the fit did, "full" tries all.
+`diagnose`: "none" tries no candidate, "quick" tries as many as take no longer than the fit did, "full" tries all. What may
+forbid to use the parameters is tried by "quick" in any case.
 """
 
 from __future__ import annotations
@@ -41,14 +42,17 @@ class Search:
         """Announce further candidates."""
         self.planned += count
 
-    def tried(self, what: str, attempt: Callable[[], T], why: str = "the model does not explain the data") -> T | None:
-        """Result of an attempt; None if there is no time for it."""
+    def tried(
+        self, what: str, attempt: Callable[[], T], why: str = "the model does not explain the data", *, always: bool = False
+    ) -> T | None:
+        """Result of an attempt; None if there is no time for it. `always`: "quick" does not limit it."""
         self.count += 1
         now = time.process_time()
-        if now < self.end:
+        end = float("inf") if always and self.end > 0.0 else self.end
+        if now < end:
             self.say(f"{why}; trying {what} ({self.count} of {max(self.planned, self.count)}{self._left(now)})")
             try:
-                with until(self.end):
+                with until(end):
                     found = attempt()
                 self.done.append(what)
                 return found
