@@ -27,7 +27,7 @@ from agents.transfer_study.statistics import share
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.systems import tasks
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
 @dataclass(frozen=True)

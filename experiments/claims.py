@@ -6,7 +6,7 @@
 
 An experiment of docs/claims.toml has a title, a part of the page, a command, its seconds on two cores, the modules that its
 figures depend on, and figures: what it is, its text, its value as an expression of `n` (results/<experiment>/numbers.json), and
-`quoted`, files that quote it and their words. A command that writes numbers.json into the folder OUT is run again and compared;
+`quoted`, files that quote it and their words. A command that writes a JSON file into the folder OUT is run again and compared;
 the others take longer. `made` is the commit of the figures, `digest` the digest of their modules then: another one now makes
 them stale. Names, comments, docstrings, imports and places of files do not enter it, so renaming does not make a figure stale.
 """
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from softgym_envs.core.files import git_commit, read_json, read_toml, write_atom
 ROOT = Path(__file__).parents[1]
 CLAIMS, PAGE = ROOT / "docs" / "claims.toml", ROOT / "docs" / "measured.md"
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d+(?: \d{3})*(?:\.\d+)?(?:e-?\d+)?")
-KEPT = ("numbers.json", "table.md")
+KEPT = ("results/{}/numbers.json", "results/{}/table.md", "reproductions/{}/README.md")
 ALLOWED: dict[str, Callable[..., Any]] = {f.__name__: f for f in (abs, all, any, len, max, min, round, sorted, sum)}
 
 
@@ -55,11 +56,10 @@ def claims() -> dict[str, dict[str, Any]]:
 
 
 def numbers_of(name: str) -> dict[str, Any]:
-    """Numbers of an experiment."""
-    folder = ROOT / "results" / name
-    if (folder / "numbers.json").exists():
-        return read_json(folder / "numbers.json")
-    return {path.stem: read_json(path) for path in folder.glob("*.json")}
+    """Numbers of an experiment or of a reproduction."""
+    folder = ROOT / ("reproductions" if (ROOT / "reproductions" / name).is_dir() else "results") / name
+    whole = next((folder / kept for kept in ("numbers.json", "expected.json") if (folder / kept).exists()), None)
+    return read_json(whole) if whole else {path.stem: read_json(path) for path in folder.glob("*.json")}
 
 
 def value_of(figure: dict[str, Any], numbers: dict[str, Any]) -> list[float]:
@@ -110,6 +110,7 @@ def digest(modules: list[str]) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
+@cache
 def _digest_of(source: str) -> str:
     """Digest of a file's syntax tree; equal names are equal numbers, in order of appearance."""
     names: dict[str, int] = {}
@@ -142,15 +143,13 @@ def page() -> str:
     """The page of all figures as Markdown."""
     lines = ["<!-- Written by `make claims` from docs/claims.toml; change that file, not this page. -->", "", "# Measured", ""]
     lines += [f"{text}\n" for text in claims().get("about", {}).get("text", [])]
-    part = ""
-    for name, entry in claims().items():
-        if name == "about":
-            continue
-        if entry["part"] != part:
-            part = entry["part"]
-            lines += [f"## {part}", ""]
-        folder = ROOT / "results" / name
-        more = [f"[{path.partition('.')[0]}](../results/{name}/{path})" for path in KEPT if (folder / path).exists()]
+    entries = {name: entry for name, entry in claims().items() if name != "about"}
+    parts = list(dict.fromkeys(entry["part"] for entry in entries.values()))
+    for name, entry in sorted(entries.items(), key=lambda item: parts.index(item[1]["part"])):
+        if f"## {entry['part']}" not in lines:
+            lines += [f"## {entry['part']}", ""]
+        kept = [path for place in KEPT if (path := ROOT / place.format(name)).exists()]
+        more = [f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})" for path in kept]
         lines += [f"### {entry['title']}", ""]
         if stale(entry):
             lines += [f"**Stale**, made at commit `{entry['made']}`.", ""]
@@ -168,13 +167,13 @@ def page() -> str:
 def run_again(name: str, entry: dict[str, Any]) -> list[str]:
     """Run the command of an experiment; what is wrong with its figures."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "numbers.json"
         words = [word.replace("OUT", folder) for word in shlex.split(entry["command"])]
         words = [sys.executable, *(words[1:] if words[0] == "python" else ["scripts/__main__.py", *words[1:]])]
         ended = subprocess.run(words, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
-        if not out.exists():
+        written = [*Path(folder).glob("*.json")]
+        if not written:
             return [f"{name}: the command wrote nothing, exit code {ended.returncode}"]
-        found = read_json(out)
+        found = read_json(written[0])
     wrong = [differs(figure, found, entry.get("tolerance", 0.0)) for figure in entry["figures"]]
     return [f"{name}: {text}" for text in wrong if text]
 

@@ -31,7 +31,7 @@ from softgym_envs.systems.loop.parameters import LoopParameters
 from softgym_envs.systems.loop.procedure import OFFSETS, PROCEDURE, STIFFNESS, manipulation
 from sysid.procedure.run import run_procedure
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed
 from reproductions.caldwell2014.excitation import Excitation, drawn, optimal
 
 BIAS, DRY = 0.2, 0.1

@@ -230,7 +230,7 @@ def test_gate_is_shut_for_a_wrong_model():
     wrong = problem.replace(data=TrajectorySet((heavy,)))
     found = solve(wrong, FORM, MpecOptions(fallbacks=1, grid=4))
     assert not found.accepted and len(found.attempts) > 1
-    counts = load_script("experiments/particles_identify.py").without_fallback
+    counts = load_script("reproductions/berard2008/run.py").without_fallback
     assert not counts(solve(wrong, FORM, MpecOptions(fallbacks=1, grid=0))) and counts(solve(problem, FORM))
     assert mpec(wrong, FORM, MpecOptions(fallbacks=0, grid=0)).of("noise_exceeded")
 

@@ -202,7 +202,7 @@ def test_what_the_ground_does_is_what_a_step_without_it_lacks():
     """The study of a network in place of the contact law: changes of velocity and spin give back the MuJoCo model's own
     step."""
     pytest.importorskip("torch")
-    network = load_script("experiments/tensegrity_identify/contact_network.py")
+    network = load_script("reproductions/wang2020/contact_network.py")
     engine, parameter_values = TensegritySimulator(), TensegrityParameters()
     states = record_throw(MujocoTensegrity(), np.random.default_rng(0), duration=0.3).values
     touching = network.caps_of(engine, states[:-1]).touch.any(axis=(1, 2))
@@ -220,7 +220,7 @@ def test_a_contact_law_is_fitted_to_whole_throws_and_compared_with_its_start(mon
     """The engine's own throw by other parameters: its motion comes out; a fit that is worse than its start has no figures."""
     pytest.importorskip("torch")
     pytest.importorskip("cma")
-    study = load_script("experiments/tensegrity_identify/tensegrity_identify.py")
+    study = load_script("reproductions/wang2020/run.py")
     monkeypatch.setattr(study, "RUNS", 2)
     monkeypatch.setattr(study, "EVALUATIONS", 300)
     engine, start = TensegritySimulator(contact="paper"), TensegrityParameters()

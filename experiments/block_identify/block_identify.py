@@ -12,6 +12,7 @@ initial state too. Writes numbers.json and picture.png, of the first source, int
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,6 @@ from typing import Any, Literal
 import numpy as np
 import tyro
 
-from reproductions.berard2008.particle_filter import FilterResult, ParticleOptions, bootstrap_filter
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.parameters import Parameters
@@ -36,6 +36,9 @@ from sysid.fitting.evolution import EvolutionOptions, cma_es
 from sysid.fitting.mpec import MpecOptions, solve
 from sysid.fitting.shooting import single_shooting
 from sysid.problem.problem import FitProblem
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.berard2008.particle_filter import FilterResult, ParticleOptions, bootstrap_filter
 
 GROUND_TRUTH = 0.33
 NOISE = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}

@@ -1,8 +1,8 @@
-"""Identify the flexible loop as [Caldwell2014] and as a laboratory: methods, noise, ground truths, links.
+"""Identify the flexible loop as a laboratory: noise, ground truths, links. The paper's own scale: reproductions/caldwell2014.
 
 python experiments/loop_identify/loop_identify.py  # half an hour; writes results/loop_identify
 
-`paper` holds the paper's scale and methods, `recordings` the documented command's results on noisy and biased recordings,
+`recordings` holds the documented command's results on noisy and biased recordings,
 `finer` the number of links needed, `joints` the number of manipulations that identifies every joint's own stiffness. Every case
 is written when it is done; finished ones are not run again (`--fresh`: all are).
 """
@@ -19,7 +19,6 @@ from typing import Any
 import finer
 import joints
 import numpy as np
-import paper
 import recordings
 import tyro
 from report import draw, table
@@ -57,14 +56,13 @@ def cases(args: Args) -> dict[str, Callable[[], Any]]:
         count = args.seeds if kind == "smooth" else args.mujoco_models
         found |= {f"{kind} {seed}": partial(recordings.smooth, ground_truth(), seed) for seed in range(count)}
     found |= {f"own {seed}": partial(recordings.own, seed) for seed in range(args.own)}
-    found |= {f"MuJoCo model {seed}": partial(recordings.mujoco_model, seed) for seed in range(args.mujoco_models)}
+    found |= {f"mujoco_model {seed}": partial(recordings.mujoco_model, seed) for seed in range(args.mujoco_models)}
     found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.rods)}
     found |= {f"twisting {seed}": partial(recordings.twisting, seed) for seed in range(args.rods)}
     for world, (size, counts) in product(("fine", "rod"), finer.LINKS.items()):
         found |= {f"links {world}, {size}, {links}": partial(finer.answer, world, size, links) for links in counts}
     for seed, world, count in product(range(args.joints), joints.WORLDS, joints.COUNTS):
         found[f"joints {world} {seed} {count}"] = partial(joints.answer, world, seed, count)
-    found |= {f"paper {what}": work for what, work in paper.CASES.items()}
     return found
 
 

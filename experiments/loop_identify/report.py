@@ -9,13 +9,12 @@ from typing import Any
 import joints
 import numpy as np
 import recordings
-from paper import PAPER
 
 
 def table(done: dict[str, Any], missing: list[str]) -> str:
     """Table of the finished cases, and how many of each kind are missing."""
     parts = ["# Identification of the loop\n", "`python experiments/loop_identify/loop_identify.py`\n", _noisy(done)]
-    parts += [joints.table(done), _links(done), _paper(done)]
+    parts += [joints.table(done), _links(done)]
     if missing:
         kinds = Counter(name.split()[0] for name in missing)
         counts = ", ".join(f"{count} of `{kind}`" for kind, count in kinds.items())
@@ -24,22 +23,15 @@ def table(done: dict[str, Any], missing: list[str]) -> str:
 
 
 def draw(done: dict[str, Any], path: Path) -> None:
-    """Plot coverage, links, and the paper's methods."""
+    """Plot coverage and links."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(12, 8), constrained_layout=True)
-    _draw_inside(axes[0, 0], done)
-    _draw_links(axes[0, 1], done)
-    left = axes[1, 0]
-    for name, rows in done.items():
-        for entry in rows if name.startswith("paper Gauss") else ():
-            if "costs" in entry:
-                left.semilogy(np.maximum(entry["costs"], 1e-30), "o-", ms=3, label=f"{entry['links']} links")
-    left.set(xlabel="iteration of Gauss-Newton", ylabel="squared errors of the hand [m²]", title="no noise, from [5, 5]")
-    _legend(left, fontsize=8)
+    figure, axes = plt.subplots(1, 2, figsize=(12, 4), constrained_layout=True)
+    _draw_inside(axes[0], done)
+    _draw_links(axes[1], done)
     for ax in axes.flat:
         ax.set_visible(ax.has_data())
     figure.savefig(path, dpi=90)
@@ -114,40 +106,6 @@ def _links(done: dict[str, Any]) -> str:
                 f"| {1e3 * row['start']['hand']:.3f} | {1e3 * row['train']['hand']:.3f} | {row['held_out']['innovations']:.2f} "
                 f"| {as_12['theta_stiffness']:.3f}, {as_12['psi_stiffness']:.3f} | {row['cpu']:.0f} |"
             )
-    return "\n".join(lines) + "\n"
-
-
-def _paper(done: dict[str, Any]) -> str:
-    lines = [
-        "The paper's scale: 20 s at 100 Hz, start [5, 5], cost of the hand's place.\n",
-        "| links | fit | iterations | seconds (best; processor) | theta | psi | largest error | cost |", "|---" * 8 + "|",
-    ]  # fmt: skip
-    entries = [entry for name, rows in done.items() if name.startswith("paper ") and isinstance(rows, list) for entry in rows]
-    for entry in entries:
-        digits = [f"{value:.5f}" for value in entry["found"][:2]]
-        if entry.get("std") is not None:
-            digits = [f"{value:.3f} ± {std:.3f}" for value, std in zip(entry["found"], entry["std"], strict=False)]
-        counts = f"{entry['iterations']}" + (f" ({entry['simulations']} simulations)" if "simulations" in entry else "")
-        lines.append(
-            f"| {entry['links']} | {entry['what']} | {counts} | {entry['seconds']:.2f}; {entry['cpu']:.2f} | {digits[0]} "
-            f"| {digits[1]} | {np.abs(entry['error']).max():.1e} | {entry['cost']:.3g} |"
-        )
-    for links, minutes in PAPER.items():
-        iterations = 75 if links == 12 else "not stated"
-        lines.append(f"| {links} | the paper, on its own recording | {iterations} | {60 * minutes:.0f} | - | - | - | - |")
-    for entry in entries:
-        if "regulator" in entry:
-            lines.append(
-                f"\nThe gains of IV-C, of a regulator about the motion of {entry['links']} links, are found once before a fit: "
-                f"{entry['regulator']:.2f} s of a processor, not counted above."
-            )
-    if "paper gradients" in done:
-        g = done["paper gradients"]
-        forward, differences = g["adjoint_against_forward"], g["adjoint_against_differences"]
-        lines.append(
-            f"\nGradient by 11 parameters over 2000 steps: adjoint and forward sensitivities differ by {forward:.1e} relative, "
-            f"adjoint and central differences by {differences:.1e}."
-        )
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Rest-to-rest manoeuvre of the two-muscle arm [Penner2020, section 3.1]: meshes, paths, replay in MuJoCo, MPC.
 
-python experiments/arm_reach_optimal_control.py  # minutes; writes results/arm_reach_optimal_control
+python reproductions/penner2020/run.py  # minutes
 
 The elbow goes from 0.4 to 1.8 rad in 0.5 s with least effort; the paper publishes no number to compare with. Times are
 processor seconds.
@@ -56,7 +56,7 @@ class Args:
     """Time nodes N with closed-form paths."""
     segments: tuple[tuple[int, int], ...] = ((20, 5), (20, 10), (20, 20), (50, 20))
     """Pairs (N, K) with discrete paths."""
-    out: Path = Path("results/arm_reach_optimal_control")
+    out: Path = Path("reproductions/penner2020")
     """Folder."""
 
 
@@ -146,7 +146,7 @@ class Offset:
 
 
 def main(args: Args) -> None:
-    """Runs everything, writes numbers.json and picture.png."""
+    """Runs everything, writes expected.json and picture.png."""
     results: dict[str, Any] = {
         "manoeuvre": {"start": START[0], "end": END[0], "seconds": HORIZON},
         "engine": [],
@@ -172,7 +172,7 @@ def main(args: Args) -> None:
     results["mujoco_model"] = replay(motions[steps], steps)
     print({name: value for name, value in results["mujoco_model"].items() if "angles" not in name})
     args.out.mkdir(parents=True, exist_ok=True)
-    write_json(args.out / "numbers.json", {**provenance(), **results})
+    write_json(args.out / "expected.json", {**provenance(), **results})
     draw(motions[steps], results["mujoco_model"], args.out / "picture.png")
 
 

@@ -1,12 +1,12 @@
 """Friction of falling and sliding particles through complementarity, over noise levels and seeds: the tables of [Berard2008].
 
-    python experiments/particles_identify.py  # 100 seeds x 5 noise levels, then 2, 3, 5, 10 and 100 particles
-    python experiments/particles_identify.py --seeds 10 --counts 2 3
+    python reproductions/berard2008/run.py  # 100 seeds x 5 noise levels, then 2, 3, 5, 10 and 100 particles
+    python reproductions/berard2008/run.py --seeds 10 --counts 2 3
 
 Setting of slides 27-29: friction 0.2, h = 0.05 s, 100 steps, start (0, 3) m, 5 N, 1 kg; noise uniform in [-eps, eps] on
 positions. Every fit starts at friction 1 from the noisy positions. A fit is global if its objective is at most that of the
 ground truth. The Fisher bound is the standard deviation of friction by the exact derivatives at the ground truth, for normal
-noise of the same variance, with unknown initial state. Writes results/particles_identify/numbers.json.
+noise of the same variance, with unknown initial state. Writes expected.json.
 
 The paper's own digits are printed with ours and tested nowhere: at noise 5e-3 and above its errors of friction are 0.02 to
 0.08 of that bound, which an estimate from these measurements reaches by luck only.
@@ -51,7 +51,7 @@ class Args:
     """Numbers of particles; rows of others stay as they are in the file."""
     count_seeds: int = 20
     """Seeds per number of particles up to 10; larger numbers get one."""
-    out: Path = Path("results/particles_identify/numbers.json")
+    out: Path = Path("reproductions/berard2008/expected.json")
     """File of the numbers."""
 
 
@@ -193,7 +193,7 @@ def main(args: Args) -> None:
     there = json.loads(args.out.read_text())["particles"] if args.out.exists() else []
     asked = f"--seeds {args.seeds} --counts {' '.join(str(count) for count in args.counts)} --count-seeds {args.count_seeds}"
     document: dict[str, Any] = {
-        "command": f"python experiments/particles_identify.py {asked}",
+        "command": f"python reproductions/berard2008/run.py {asked}",
         "commit": git_commit(),
         "levels": [asdict(r) for r in levels(args.seeds)],
         "particles": [

@@ -1,11 +1,11 @@
 """Identification of the tensegrity's parameters from its MuJoCo model ([Wang2020] V-A, V-B), and from our own noisy data.
 
-    python experiments/tensegrity_identify/tensegrity_identify.py --part air  # one recording -> cables, motors
-    python experiments/tensegrity_identify/tensegrity_identify.py --part contact  # throws -> contact
-    python experiments/tensegrity_identify/tensegrity_identify.py --part networks
-    python experiments/tensegrity_identify/tensegrity_identify.py --part recovery   do intervals cover the ground truth?
+    python reproductions/wang2020/run.py --part air  # one recording -> cables, motors
+    python reproductions/wang2020/run.py --part contact  # throws -> contact
+    python reproductions/wang2020/run.py --part networks
+    python reproductions/wang2020/run.py --part recovery   do intervals cover the ground truth?
 
-Results: results/tensegrity_identify. A fit that is worse than its own start, on the recordings it was fitted to, has
+Results: expected.json. A fit that is worse than its own start, on the recordings it was fitted to, has
 failed: the file then says so, and holds no figure of it (`reported`).
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,11 +24,9 @@ from typing import Any, Literal
 import cma
 import numpy as np
 import tyro
-from contact_network import train
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from reproductions.wang2020.adam import AdamOptions, adam
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
@@ -41,6 +40,10 @@ from sysid import FitProblem, fit_residual, multiple_shooting
 from sysid.diagnostics.result import FitResult
 from sysid.fitting.residual import ResidualOptions
 from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.wang2020.adam import AdamOptions, adam
+from reproductions.wang2020.contact_network import train
 
 Array = NDArray[np.float64]
 EMPTY = TrajectorySet(())
@@ -78,7 +81,7 @@ class Args:
     """Iterations of the correction's training."""
     seeds: int = 50
     """Noisy recordings of the recovery study."""
-    out: Path = Path("results/tensegrity_identify")
+    out: Path = Path("reproductions/wang2020")
     """Folder of the JSON."""
 
 
@@ -383,20 +386,20 @@ def known(state: Array, recording: Trajectory) -> Array:
 
 def kept(args: Args) -> dict[str, Any]:
     """What earlier runs found, by part."""
-    path = args.out / "numbers.json"
+    path = args.out / "expected.json"
     return read_json(path) if path.exists() else {}
 
 
 def keep(args: Args, found: dict[str, Any]) -> None:
     """Write what this part found so far."""
-    write_json(args.out / "numbers.json", {**kept(args), args.part: found})
+    write_json(args.out / "expected.json", {**kept(args), args.part: found})
 
 
 def main(args: Args) -> None:
     """Run one part, write its JSON."""
     begin = time.perf_counter()
     result = {"air": air, "contact": contact, "networks": networks, "recovery": recovery}[args.part](args)
-    command = f"python experiments/tensegrity_identify/tensegrity_identify.py --part {args.part}"
+    command = f"python reproductions/wang2020/run.py --part {args.part}"
     head = {"command": command, "commit": git_commit(), "seconds": time.perf_counter() - begin}
     document = {**head, **result, **head}  # in this order, whatever an earlier run left
     keep(args, document)

@@ -1,4 +1,4 @@
-"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo model, fitted by our engine: results/vine_identify.
+"""The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo model, fitted by the native engine.
 
 Oscillation: a cantilever let go, 240 frames per second; growth into a wall, 30 frames per second; 21 points with 0.5 mm of
 noise, of which 3 % are lost. Errors of the tip are against points of held-out recordings, noise included.
@@ -31,7 +31,7 @@ from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.fitting.simultaneous import SimultaneousOptions
 from sysid.least_squares.levenberg import LevenbergOptions
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
 from reproductions.jitosho2021.engine_pairs import engine_pairs
 from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall
 
@@ -47,7 +47,7 @@ class Args:
     """Repetitions with other noise and other first shapes."""
     parts: tuple[Literal["oscillation", "wall", "wall_program"], ...] = ("oscillation", "wall", "wall_program")
     """Parts to measure; the rest of the file stays."""
-    out: Path = Path("results/vine_identify/numbers.json")
+    out: Path = Path("reproductions/jitosho2021/expected.json")
     """File of the numbers."""
 
 

@@ -10,14 +10,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import tyro
 from scipy.optimize import minimize
 
+from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.systems.loop.manipulation import SCALES, STIFF, Recording, record
 from softgym_envs.systems.loop.model import ARM, PARAMETERS, LoopModel
@@ -251,3 +253,35 @@ CASES: dict[str, Callable[[], Any]] = {
     "steepest descent, 6 links": partial(descend, 6),
 }
 """Name -> list of rows, except the gradients."""
+
+
+@dataclass(frozen=True)
+class Args:
+    """Options."""
+
+    only: tuple[str, ...] = ()
+    """Names of `CASES`; none: all, a quarter of an hour."""
+    out: Path = Path("reproductions/caldwell2014/expected.json")
+
+
+def plain(value: Any) -> Any:
+    """Convert to JSON: arrays as lists, numbers with six digits."""
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.6g}")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def main(args: Args) -> None:
+    """Run cases, and write them beside those that are there."""
+    for name in args.only or CASES:
+        found = plain(CASES[name]())
+        before = read_json(args.out)["cases"] if args.out.exists() else {}
+        write_json(args.out, {"provenance": provenance(), "cases": {**before, name: found}})
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args, description=__doc__))
