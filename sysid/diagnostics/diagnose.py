@@ -88,7 +88,7 @@ def judge(
         alike: What the model assumes to be alike in words -> effects of differences (`.model_form`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
         unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
-        lengthened: Whether a fit that short segments explain is tested over longer ones (`.longer`).
+        lengthened: Whether a fit that short segments explain is tested over longer ones (`.segment_length_test`).
 
     Raises:
         OptionError: Unknown `errors`.

@@ -75,7 +75,7 @@ class MpecOptions:
     errors: Literal["independent", "clustered"] = "independent"
     """Assumption of the covariance about the residuals; see `judge`."""
     halve: bool = False
-    """Whether intervals allow for the simulator's step: half of it is tried (`judgement.laws`)."""
+    """Whether intervals allow for the simulator's step: half of it is tried (`diagnostics.model_form`)."""
 
     def __post_init__(self) -> None:
         if not (0 < self.last < self.tau < np.inf and 0 < self.factor < 1):

@@ -96,13 +96,13 @@ class ShootingOptions:
     from the start parameters. Either way it is compared with these."""
     grow: tuple[int, ...] = ()
     """Rows of the segments of fits, one after the other, that provide parameters and states for the start of a fit; see
-    `.growing`. Used where states are measured in part."""
+    `.progressive`. Used where states are measured in part."""
     rough: tuple[Mapping[str, Any], ...] = ()
     """Fields of the simulator, if it has them, that are changed while a fit grows, where that is quicker. A fit that does not
     converge, or does not explain the data, grows again with the next: the better end is kept (`ways.ranked`)."""
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
-    intervals allow for the other; see `.ways`. (): there is none."""
+    intervals allow for the other; see `.second_fit`. (): there is none."""
     begin: Ended | None = None
     """Final state of another fit of the same recordings, whose states and weights are used for the start where starts are
     unknown; the fit does not grow. None: as the other options say."""

@@ -222,7 +222,7 @@ def _otherwise(
 
 
 def banded(problem: FitProblem, result: FitResult) -> FitResult:
-    """The result with bands of predictions (`judgement.bands`), and diagnostics on them.
+    """The result with bands of predictions (`diagnostics.prediction_intervals`), and diagnostics on them.
 
     Args:
         problem: As it was fitted; recordings that it held out are predicted, too.
