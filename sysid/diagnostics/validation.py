@@ -1,9 +1,9 @@
 """How well a fit predicts unseen data: open-loop errors against the horizon, compared with two reference predictors.
 
 A prediction starts from a recorded state and sees only the controls; where states are measured in part, or with noise, it
-starts from an estimated one (`.initial_state`). None starts before the row from which the acting commands are known. Errors are RMS
-over the columns of one physical kind. Reference predictors: *persistence* (everything stays as it is at the window's start) and
-the parameters before the fit. Legend: W windows, L steps, ny columns.
+starts from an estimated one (`.initial_state`). None starts before the row from which the acting commands are known. Errors are
+RMS over the columns of one physical kind. Reference predictors: *persistence* (everything stays as it is at the window's start)
+and the parameters before the fit. Legend: W windows, L steps, ny columns.
 """
 
 from __future__ import annotations
