@@ -24,12 +24,12 @@ import casadi as ca
 import gymnasium as gym
 import numpy as np
 import tyro
+from step_equations import step_equations
 from step_times import step_times
 
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.mechanics import Mechanism
-from softgym_envs.mechanics.symbolic import step_equations
 from softgym_envs.systems.loop.build import held
 from softgym_envs.systems.loop.dynamics import LoopSimulator
 from softgym_envs.systems.loop.model import ARM, PARAMETERS, LoopModel

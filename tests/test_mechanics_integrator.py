@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import load_script
 from mechanics_systems import PARAMETERS, chain, closed, pendulum, rich, rod
 from scipy.special import ellipk
 
@@ -122,7 +123,7 @@ def test_closed_chain_keeps_its_constraints_at_every_step():
 @pytest.mark.parametrize("split", ["left", "symmetric"])
 def test_steps_solve_the_equations_as_casadi_writes_them(split):
     pytest.importorskip("casadi")
-    from softgym_envs.mechanics.symbolic import step_equations
+    step_equations = load_script("benchmarks/step_equations.py").step_equations
 
     rng = np.random.default_rng(1)
     (tree, values), early = rich(1), {"left": 1.0, "symmetric": 0.5}[split]

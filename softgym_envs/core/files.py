@@ -208,17 +208,6 @@ def number_in(where: str, value: Any) -> float:
     raise FileFormatError(f"{where} is {shown(value)}, expected a number")
 
 
-def text_in(where: str, value: Any) -> str:
-    """Return text from a file.
-
-    Raises:
-        FileFormatError: It is no text.
-    """
-    if not isinstance(value, str):
-        raise FileFormatError(f"{where} is {shown(value)}, expected text")
-    return value
-
-
 def doubled(names: Iterable[str]) -> str | None:
     """First name that occurs twice; None if there is none."""
     seen: set[str] = set()

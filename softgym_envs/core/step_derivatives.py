@@ -17,7 +17,7 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class HeldSteps:
     """One arc of K steps whose unknowns are x_0 ... x_K, controls, then pairs; rows are scaled g, then f, then z f - tau."""
 
     step: Any
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
     """Rows and columns of both."""
 
 
-def derivatives(ca: Any, steps: Steps, program: dict[str, Any]) -> dict[str, Any]:
+def derivatives(ca: Any, steps: HeldSteps, program: dict[str, Any]) -> dict[str, Any]:
     """Options of `casadi.nlpsol`: jac_g and hess_lag of a program with the entries "x", "p" (tau), "f" and "g"."""
     x, tau, parts = program["x"], program["p"], _parts(ca, steps)
     own, lines = steps.unknowns(), steps.rows()
@@ -87,7 +87,7 @@ def derivatives(ca: Any, steps: Steps, program: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _parts(ca: Any, steps: Steps) -> Parts:
+def _parts(ca: Any, steps: HeldSteps) -> Parts:
     nx, nu, nz = steps.sizes
     x, u, y, z = (ca.SX.sym(name, size) for name, size in (("x", nx), ("u", nu), ("y", nx), ("z", nz)))
     v, tau, lam = ca.vertcat(x, u, y, z), ca.SX.sym("tau"), ca.SX.sym("lam", nx + 2 * nz)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from .complementarity import ComplementarityForm
 from .errors import MissingDependencyError, OptionError
 from .simulator import Array
-from .step_derivatives import Steps, derivatives
+from .step_derivatives import HeldSteps, derivatives
 
 DERIVATIVES = {"grad_f": "grad_f", "jac_g": "jac_g", "hess_lag": "hess_l"}
 """Option of a solver -> function of an earlier solver that is reused."""
@@ -407,7 +407,7 @@ class Transcription:
         if not self._derivatives:
             theta = self.ca.MX.sym("theta", 0)
             parameter_values = self.ca.Function("parameters", [theta], [self.decisions.parameter_values(theta)])(np.zeros(0))
-            steps = Steps(self.form.step, parameter_values, self._scale(0), len(arc.controls), arc.hold)
+            steps = HeldSteps(self.form.step, parameter_values, self._scale(0), len(arc.controls), arc.hold)
             self._derivatives = derivatives(self.ca, steps, self.nlp)
         return self._derivatives
 

@@ -36,7 +36,7 @@ _ALL = slice(None)
 
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
-LARGEST = 1e9
+MAX_START_ENTRY = 1e9
 """Largest entry of a state [m, rad, m/s, ...] from which an episode may begin."""
 FAILURE_PENALTY = 100.0
 """A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
@@ -195,11 +195,11 @@ class Episodes:
             each = "" if self._rows == 1 else f", or one for each of the {self._rows} rows"
             raise ShapeError(f"option 'state' has shape {array.shape}, expected ({nx},){each}")
         state = np.broadcast_to(check_array("option 'state'", array, array.shape), (self._rows, nx))[rows]
-        far = np.argwhere(np.abs(state) > LARGEST)
+        far = np.argwhere(np.abs(state) > MAX_START_ENTRY)
         if len(far):
             row, k = far[0]
             entry = f"{self.simulator.state_names[k]} = {state[row, k]:g} {self.simulator.state_units[k]}"
-            raise OptionError(f"option 'state': {entry}, allowed is at most {LARGEST:g} in size")
+            raise OptionError(f"option 'state': {entry}, allowed is at most {MAX_START_ENTRY:g} in size")
         return check_state("option 'state'", state, self.simulator)
 
     def _draw_parameters(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:

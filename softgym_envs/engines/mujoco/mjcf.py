@@ -30,7 +30,7 @@ from .engine import Index, MujocoEngine, MujocoSimulator
 TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "held": dict}
 """Entries of a file -> their types."""
 
-LARGEST = 1e6
+MAX_SCALE = 1e6
 """Largest scale and offset of an entry."""
 
 
@@ -310,10 +310,10 @@ class MjcfGroundTruth(MujocoSimulator):
                 number_in(f"{self.path}: {what} of {name}", given.pop(what, usual))
                 for what, usual in (("scale", 1.0), ("offset", 0.0))
             )
-            if abs(offset) > LARGEST or not 1 / LARGEST <= abs(scale) <= LARGEST:
+            if abs(offset) > MAX_SCALE or not 1 / MAX_SCALE <= abs(scale) <= MAX_SCALE:
                 raise FileFormatError(
-                    f"{self.path}: {name} has scale {scale:g} and offset {offset:g}, allowed are sizes of {1 / LARGEST:g} to "
-                    f"{LARGEST:g} and up to {LARGEST:g}"
+                    f"{self.path}: {name} has scale {scale:g} and offset {offset:g}, allowed are sizes of {1 / MAX_SCALE:g} to "
+                    f"{MAX_SCALE:g} and up to {MAX_SCALE:g}"
                 )
             kind, target = next(iter(given.items())) if len(given) == 1 else ("", "")
         else:
