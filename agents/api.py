@@ -90,7 +90,7 @@ def plan(
         engine: Any = system.simulator(system.task(name).model, dt=period)
         start = engine.initial_state(1)[0]
         manoeuvre = Manoeuvre(start, np.asarray(end, dtype=np.float64), horizon, engine.control_bounds)
-        return plan_motion(engine, manoeuvre, parameters=_constants(engine, params))
+        return plan_motion(engine, manoeuvre, parameters=_parameters(engine, params))
     from .control.gps import GPSOptions, plan_gps
     from .control.ilqg import ILQGOptions, plan_ilqg
     from .control.plan import random_controls
@@ -103,7 +103,7 @@ def plan(
     if not is_whole(period, engine.dt):
         raise OptionError(f"period is {period:g} s, expected a whole number of physics steps of {engine.dt:g} s")
     shared: dict[str, Any] = {"substeps": round(period / engine.dt), "callback": callback}
-    shared["parameters"] = task.default() if params is None else _constants(engine, params)
+    shared["parameters"] = task.default() if params is None else _parameters(engine, params)
     start, cost = task.starts(np.random.default_rng(seed), 1)[0], task.cost(engine)
     ilqg = ILQGOptions(max_iterations=iterations, trust=0.3, difference_step=task.scenario.difference_step)
     found = []
@@ -288,7 +288,7 @@ def transfer(
     )  # fmt: skip
 
 
-def _constants(engine: Any, params: Any) -> Any:
+def _parameters(engine: Any, params: Any) -> Any:
     """Parameters of an engine from a file, a mapping or an object."""
     default = engine.default_parameters
     if isinstance(params, Mapping):

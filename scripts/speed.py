@@ -1,8 +1,6 @@
-"""Measure control steps per second of every environment beside its ground truth, in one process, also in batches.
+"""Measure control steps per second of every environment beside its ground truth (processor time), and in batches (wall time).
 
-    softgym-envs speed --system vine         # one system; without it every id, a few minutes
-
-One robot is timed by the processor's clock, over as many steps and resets on both sides; batches, in threads, by the wall's.
+softgym-envs speed --system vine         # one system; without it every id, a few minutes
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import count
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
@@ -58,28 +56,25 @@ def single(env_id: str, backend: str, steps: int) -> Callable[[], None]:
 def batched(env_id: str, rows: int, repeats: int) -> Callable[[], None]:
     """Step a batch in our engine `repeats` times under random actions."""
     envs = gym.make_vec(f"softgym_envs:{env_id}", rows, vectorization_mode="vector_entry_point")
-    rng = np.random.default_rng(0)
     envs.reset(seed=0)
-    actions = (rng.uniform(-1.0, 1.0, envs.action_space.shape).astype(np.float32) for _ in count())
-    return lambda: [envs.step(next(actions)) for _ in range(repeats)].clear()
+    draw = partial(np.random.default_rng(0).uniform, -1.0, 1.0, envs.action_space.shape)
+    return lambda: [envs.step(draw().astype(np.float32)) for _ in range(repeats)].clear()
 
 
 def main(args: Args) -> None:
     """Measure, print, save."""
-    for name in ("rounds", "steps", "rows"):
-        check_number(f"--{name}", getattr(args, name), low=1, whole=True)
-    unit, repeats, rates = "control steps/s", max(2, args.steps // 40), list[Rate]()
-    for found in [system(args.system)] if args.system else systems().values():
-        for task in found.tasks:
-            (ours := single(task.id, NATIVE, args.steps))()  # once, to compile
-            for ground_truth in found.ground_truths:
-                (peer := single(task.id, ground_truth, args.steps))()
-                what, sides = f"{task.id}, one robot, beside {ground_truth}", ((args.steps, ours), (args.steps, peer))
-                rates.append(compare(what, unit, *sides, rounds=args.rounds, clock=time.process_time))
-            (many := batched(task.id, args.rows, repeats))()
-            what = f"{task.id}, {args.rows} rows, {os.cpu_count()} cores"
-            rates.append(alone(what, unit, (args.rows * repeats, many), rounds=args.rounds))
-            print(table(rates[-1:]).splitlines()[-1], flush=True)
-    print(table(rates, "ground_truth"))
-    if args.out is not None:
+    for name, number in (("rounds", args.rounds), ("steps", args.steps), ("rows", args.rows)):
+        check_number(f"--{name}", number, low=1, whole=True)
+    unit, n, repeats, rates = "control steps/s", args.rows, max(2, args.steps // 40), list[Rate]()
+    for found, task in [(s, t) for s in ([system(args.system)] if args.system else systems().values()) for t in s.tasks]:
+        (ours := single(task.id, NATIVE, args.steps))()  # once, to compile
+        for ground_truth in found.ground_truths:
+            (peer := single(task.id, ground_truth, args.steps))()
+            what, sides = f"{task.id}, one robot, beside {ground_truth}", ((args.steps, ours), (args.steps, peer))
+            rates.append(compare(what, unit, *sides, rounds=args.rounds, clock=time.process_time))
+        (many := batched(task.id, n, repeats))()
+        rates.append(alone(f"{task.id}, {n} rows, {os.cpu_count()} cores", unit, (n * repeats, many), rounds=args.rounds))
+        print(table(rates[-1:]).splitlines()[-1], flush=True)
+    print(table(rates, "ground truth"))
+    if args.out:
         write_json(args.out, {"machine": machine("numpy", "gymnasium"), "rows": [asdict(rate) for rate in rates]})
