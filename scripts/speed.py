@@ -58,7 +58,7 @@ def batched(env_id: str, rows: int, repeats: int) -> Callable[[], None]:
     envs = gym.make_vec(f"softgym_envs:{env_id}", rows, vectorization_mode="vector_entry_point")
     envs.reset(seed=0)
     draw = partial(np.random.default_rng(0).uniform, -1.0, 1.0, envs.action_space.shape)
-    return lambda: [envs.step(draw().astype(np.float32)) for _ in range(repeats)].clear()
+    return lambda: [envs.step(np.float32(draw())) for _ in range(repeats)].clear()
 
 
 def main(args: Args) -> None:
