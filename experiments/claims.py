@@ -135,15 +135,15 @@ def _digest_of(source: str) -> str:
 
 
 def stale(entry: dict[str, Any]) -> bool:
-    """Whether modules changed since the figures were made."""
+    """Whether modules changed since then."""
     return entry.get("digest") != digest(entry["modules"])
 
 
 def page() -> str:
     """The page of all figures as Markdown."""
     lines = ["<!-- Written by `make claims` from docs/claims.toml; change that file, not this page. -->", "", "# Measured", ""]
-    lines += [f"{text}\n" for text in claims().get("about", {}).get("text", [])]
-    entries = {name: entry for name, entry in claims().items() if name != "about"}
+    entries = claims()
+    lines += [f"{text}\n" for text in entries.pop("about")["text"]]
     parts = list(dict.fromkeys(entry["part"] for entry in entries.values()))
     for name, entry in sorted(entries.items(), key=lambda item: parts.index(item[1]["part"])):
         if f"## {entry['part']}" not in lines:
@@ -153,12 +153,8 @@ def page() -> str:
         lines += [f"### {entry['title']}", ""]
         if stale(entry):
             lines += [f"**Stale**, made at commit `{entry['made']}`.", ""]
-        lines += [
-            f"`{entry['command'].replace('OUT', 'runs/again')}`" + (f" ({', '.join(more)})" if more else ""),
-            "",
-            "| what | value |",
-            "|---|---|",
-        ]
+        where = f" ({', '.join(more)})" if more else ""
+        lines += [f"`{entry['command'].replace('OUT', 'runs/again')}`{where}", "", "| what | value |", "|---|---|"]
         lines += [f"| {figure['what']} | {figure['text']} |" for figure in entry["figures"]]
         lines += ["", *(f"- {text}" for text in entry.get("notes", [])), *([""] if "notes" in entry else [])]
     return "\n".join(lines).rstrip() + "\n"
@@ -198,10 +194,8 @@ def main(args: Args) -> int:
             text = head + section + rest
     write_atomically(CLAIMS, text.encode())
     write_atomically(PAGE, page().encode())
-    print(
-        f"{PAGE.relative_to(ROOT)} written; stale:",
-        ", ".join(n for n, e in claims().items() if n != "about" and stale(e)) or "none",
-    )
+    names = [name for name, entry in claims().items() if name != "about" and stale(entry)]
+    print("docs/measured.md written; stale:", ", ".join(names) or "none")
     return int(bool(wrong))
 
 
