@@ -190,7 +190,7 @@ def test_bad_arguments_are_named():
         mechanism.simulate([[0.1]], controls)
     with pytest.raises(ShapeError, match="controls holds NaN"):
         mechanism.simulate(start, np.full((1, 5, 1), np.nan))
-    with pytest.raises(ShapeError, match="parameters has shape"):
+    with pytest.raises(ShapeError, match="parameter_values has shape"):
         mechanism.simulate(start, controls, [1.0])
     with pytest.raises(ShapeError, match="gains are given for 3"):
         mechanism.simulate(start, controls, gains=np.zeros((3, 1, 2)))

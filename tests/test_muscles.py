@@ -146,7 +146,7 @@ def test_bad_descriptions_are_named(tmp_path: Path):
         Muscles((), (Muscle("m", "a", (0.0, 0.0, 0.0), "b", (1.0, 0.0, 0.0), ("s",), ((0.0, 0.0, 1.0),)),))
     for text, message in (
         ("x = 1", "unknown entry 'x'"),
-        ('[[surface]]\nname = "s"', "lacks"),
+        ('[[surface]]\nname = "s"', "is missing"),
         ("surface = 3", "array of tables"),
     ):
         (tmp_path / "m.toml").write_text(text)

@@ -225,9 +225,7 @@ def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, c
 
 def test_a_recording_of_no_experiment_beside_others_ends_in_a_sentence() -> None:
     assert all_recognised(["air", "air"]) == ["air", "air"] and all_recognised(["", ""]) == ["", ""]
-    with pytest.raises(
-        OptionError, match=r"recording 2 of 3 looks like no experiment of the procedure, others like air, throws"
-    ):
+    with pytest.raises(OptionError, match=r"recording 2 of 3 looks like no experiment, others like air, throws"):
         all_recognised(["air", "", "throws"])
 
 

@@ -192,7 +192,7 @@ def test_a_step_that_is_too_long_is_named() -> None:
     fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=progress)
     first, *tried, last = progress.getvalue().splitlines()
     assert first == "fitting friction by mpec" and "other simulator" not in progress.getvalue()  # it would be the same one
-    assert "trying steps of 0.005 s" in tried[0] and last.startswith("how well")
+    assert "trying finer steps" in tried[0] and last.startswith("how well")
     why = "step of 0.01 s, or what else is coarse in it, is why: in steps of 0.005 s with num_directions 32 -> 128"
     (said,) = fit.of("step_matters")
     assert not fit.explained and why in said.sentence() and said.facts["told"].startswith("friction = 0.3")

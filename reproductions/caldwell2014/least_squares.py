@@ -258,6 +258,6 @@ def _repeat(motion: Motion, count: int) -> Motion:
     """`count` rows like the first."""
     arrays: dict[str, Any] = {
         name: np.repeat(getattr(motion, name)[:1], count, axis=0)
-        for name in ("path", "multipliers", "applied", "status", "parameters")
+        for name in ("path", "multipliers", "applied", "status", "parameter_values")
     }
     return replace(motion, **arrays)

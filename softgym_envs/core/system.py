@@ -183,7 +183,7 @@ class System:
         """
         if not (backend or self.ground_truths):
             raise OptionError(
-                f"system {self.name!r} has no ground truth: name a backend, 'package.module:function' or your .toml file"
+                f"system {self.name!r} has no ground truth: give a backend, 'package.module:function' or your .toml file"
             )
         found = backend or next(iter(self.ground_truths))
         self._entry_point(found)

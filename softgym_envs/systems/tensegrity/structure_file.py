@@ -40,7 +40,7 @@ class _Structure:
     rod_radius: float = TensegrityModel.rod_radius
     cap_radius: float = TensegrityModel.cap_radius
     control_limit: float = TensegrityModel.control_limit
-    parameter_values: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_structure(path: str | Path) -> TensegrityModel:
@@ -127,7 +127,7 @@ def load_structure(path: str | Path) -> TensegrityModel:
         rod_radius=given.rod_radius,
         cap_radius=given.cap_radius,
         control_limit=given.control_limit,
-        parameter_values=TensegrityBody.read_table(path, given.parameter_values),
+        parameter_values=TensegrityBody.read_table(path, given.parameters),
     )
 
 
