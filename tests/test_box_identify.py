@@ -221,7 +221,7 @@ def test_boxes_are_read_from_files(tmp_path: Path) -> None:
         ("[box]\nsize = 1\n", FileFormatError, "allowed are half_size"),
         ("[block]\n", FileFormatError, "expected one table"),
         ("[box]\nforce_limit = true\n", FileFormatError, "force_limit is True, expected a finite number"),
-        ("[box]\nhalf_size = 0.1\n", StructureError, "two or three lengths"),
+        ("[box]\nhalf_size = 0.1\n", FileFormatError, "half_size is 0.1, expected a list"),
         ("[box]\nhalf_size = [0.1]\n", StructureError, "two or three lengths"),
     ):
         path.write_text(text)

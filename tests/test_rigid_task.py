@@ -140,7 +140,7 @@ def test_scenes_are_read_from_files(tmp_path):
         ("[robot]\n", FileFormatError, r"expected one table \[block\]"),
         ("[block]\ncolour = 1\n", FileFormatError, "'colour'; allowed are supports"),
         ("[block]\nhandle = ['a', 0]\n", FileFormatError, "handle.0. is 'a', expected a finite number"),
-        ("[block]\nsupports = [[1, 0], [2, 0], [2, 1]]\n", StructureError, "scene.toml: the centre of mass"),
+        ("[block]\nsupports = [[1, 0], [2, 0], [2, 1]]\n", StructureError, r"scene.toml: \[block\]: the centre of mass"),
         ("[block]\nhandle = 0.1\n", StructureError, "handle"),
         ("[block]\npulley = [1.0]\n", StructureError, "pulley"),
     ):

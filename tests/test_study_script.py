@@ -114,7 +114,7 @@ def test_frames_of_a_camera_that_are_no_whole_number_of_steps(monkeypatch, task)
         raise DataError("not here")
 
     case, rng = system_case(task, sensor=("lab",)), np.random.default_rng(0)
-    monkeypatch.setattr(sysid, "run_procedure", identify)
+    monkeypatch.setattr("agents.transfer_study.task.run_procedure", identify)
     data = case.record(rng, 400)
     with pytest.raises(DataError, match="not here"):
         case.fit(data)
@@ -137,7 +137,7 @@ def test_every_study_in_the_repository_is_consistent(path):
 BAD = """
 name = "bad"
 kind = "plan"
-conditions = ["zero", "nominal", "ground truth"]
+conditions = ["zero", "nominal", "ground_truth"]
 budgets = [10]
 """
 
@@ -175,7 +175,7 @@ def test_bad_study_files_are_named(tmp_path, added, message):
 SEARCH = """
 name = "checked"
 kind = "mpc"
-conditions = ["zero", "nominal", "identified", "ground truth"]
+conditions = ["zero", "nominal", "identified", "ground_truth"]
 budgets = [1000]
 [case]
 system = "tensegrity"

@@ -215,8 +215,8 @@ def test_only_the_last_stage_of_an_experiment_keeps_within_limits() -> None:
     start = SpringParameters(mass=2.0, damping=0.8, gain=2.0)
     limits = {"stiffness": (1.0, 40.0)}
     first, last = run_procedure(PROCEDURE, Spring(), TrajectorySet((recording,)), start=start, limits=limits).stages
-    assert first.parameters.stiffness == pytest.approx(45.0, rel=1e-6)  # type: ignore[attr-defined]
-    assert last.parameters.stiffness == pytest.approx(40.0, rel=1e-9)  # type: ignore[attr-defined]
+    assert first.fit.parameters.stiffness == pytest.approx(45.0, rel=1e-6)  # type: ignore[attr-defined]
+    assert last.fit.parameters.stiffness == pytest.approx(40.0, rel=1e-9)  # type: ignore[attr-defined]
 
 
 def test_a_throw_needs_no_controls_and_a_cameras_names_are_said(

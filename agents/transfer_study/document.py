@@ -2,7 +2,7 @@
 
 name = "smoke"
 kind = "plan"
-conditions = ["zero", "nominal", "ground truth"]
+conditions = ["zero", "nominal", "ground_truth"]
 budgets = [1000]
 
 [repeats]

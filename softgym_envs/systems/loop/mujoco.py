@@ -42,8 +42,8 @@ class MujocoLoop(MujocoSimulator):
     """See the module docstring.
 
     >>> mujoco_model = MujocoLoop()
-    >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), np.tile(mujoco_model.model.hold, (1, 4, 1)),
-    substeps=50)
+    >>> still = np.tile(mujoco_model.model.hold, (1, 4, 1))
+    >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), still, substeps=50)
     >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-3), status.tolist()
     (True, [0])
 
