@@ -141,8 +141,8 @@ def test_scenes_are_read_from_files(tmp_path):
         ("[block]\ncolour = 1\n", FileFormatError, "'colour'; allowed are supports"),
         ("[block]\nhandle = ['a', 0]\n", FileFormatError, "handle.0. is 'a', expected a finite number"),
         ("[block]\nsupports = [[1, 0], [2, 0], [2, 1]]\n", StructureError, r"scene.toml: \[block\]: the centre of mass"),
-        ("[block]\nhandle = 0.1\n", StructureError, "handle"),
-        ("[block]\npulley = [1.0]\n", StructureError, "pulley"),
+        ("[block]\nhandle = 0.1\n", FileFormatError, "handle is 0.1, expected a list of 2"),
+        ("[block]\npulley = [1.0]\n", FileFormatError, "pulley"),
     ):
         path.write_text(text)
         with pytest.raises(error, match=message):
@@ -152,7 +152,7 @@ def test_scenes_are_read_from_files(tmp_path):
     assert simulator.nu == 3 and PARTICLES.stages[0].free_of(simulator) == ("friction0", "friction1", "friction2")
     assert PARTICLES.methods.complementarity(simulator).nz == 12
     path.write_text("[particles]\ncount = 0\n")
-    with pytest.raises(OptionError, match=r"scene\.toml: count is 0"):
+    with pytest.raises(OptionError, match=r"scene\.toml: \[particles\]: count is 0"):
         system("particles").model(path)
 
 

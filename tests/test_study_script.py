@@ -11,7 +11,6 @@ import pytest
 from helpers import load_script, run_main
 from transfer_case import system_case
 
-import sysid
 from agents.transfer_study.conditions import CONDITIONS
 from agents.transfer_study.document import read_study
 from agents.transfer_study.run import chosen

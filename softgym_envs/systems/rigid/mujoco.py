@@ -62,7 +62,7 @@ def mujoco_particle_parameters(count: int) -> type[Parameters]:
         extra,
         bases=(particle_parameters(count),),
         frozen=True,
-        namespace={"__module__": __name__},
+        namespace={"__module__": __name__, "__doc__": "Parameters of the particles in MuJoCo, with its contact."},
     )
     return made
 

@@ -38,7 +38,11 @@ def particle_parameters(count: int) -> type[Parameters]:
         if s.name != "friction"
     ]
     made: type[Parameters] = make_dataclass(
-        f"ParticleParameters{count}", [*own, *shared], bases=(Parameters,), frozen=True, namespace={"__module__": __name__}
+        f"ParticleParameters{count}",
+        [*own, *shared],
+        bases=(Parameters,),
+        frozen=True,
+        namespace={"__module__": __name__, "__doc__": "Parameters of the particles: friction of each, and what they share."},
     )
     return made
 
