@@ -33,16 +33,18 @@ from sysid.diagnostics.sentences import CODES
 
 GIVEN = ("model", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
-CARDS = Path(__file__).parents[1] / "results" / "task_cards"
-"""Folder of task cards."""
+CARDS, IMAGES = Path(__file__).parents[1] / "results" / "task_cards", Path(__file__).parent / "images"
+"""Folders of task cards and of pictures."""
+CELL = 80
+"""Most characters of a table's cell."""
 NOTE = "<!-- Written by `make docs`; change the code, not this page. -->\n"
 SHARED = """\
-`gym.make("softgym_envs:{id}")` needs no other import;
-`gym.make_vec(..., vectorization_mode="vector_entry_point")` makes many at once. Actions are in [-1, 1].
-`info` holds `reward_<term>` (their sum is the reward), `is_success` and `sim_failed`.
-Entries of an observation stand in the order of `env.unwrapped.task.entries`.
+`gym.make("softgym_envs:{id}")` needs no other import.
+`gym.make_vec(..., vectorization_mode="vector_entry_point")` makes a batch.
+Actions are in [-1, 1]. `info` holds `reward_<term>`, whose sum is the reward. It also holds `is_success` and `sim_failed`.
+Entries of an observation have the order of `env.unwrapped.task.entries`.
 
-Keywords of every id, beside `render_mode`:
+Keywords of every id:
 """
 
 
@@ -75,9 +77,14 @@ def system_page(system: System) -> str:
         NOTE,
         f"# {system.name}\n",
         f"{system.summary[0].upper()}{system.summary[1:]}.\n",
+        *(
+            f"![{name}](../../images/{name}.gif)\n"
+            for name in (system.name, *system.models)
+            if (IMAGES / f"{name}.gif").exists()
+        ),
         f"Models: {', '.join(f'`{name}`' for name in system.models)}{files}.",
         f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or [your own simulator](../../how-to/ground_truths.md).\n",
-        f"Options of our engine (`options`): {_options(system)}.\n",
+        f"Options of the native engine (`options`): {_options(system)}.\n",
         *(_environment(task) for task in system.tasks),
         *_procedure(system),
         *_ladder(simulators),
@@ -105,12 +112,12 @@ def _procedure(system: System) -> list[str]:
         return []
     procedure, simulator = load(system.procedure), system.simulator()
     rows = [
-        f"| {s.name} | {s.experiment or 'yours'} | {', '.join(s.free_of(simulator))} | {s.method} |"
-        for s in procedure.all_stages
+        f"| {s.name} | {s.experiment or 'yours'} | {len(s.free_of(simulator))} | {s.method} |" for s in procedure.all_stages
     ]
-    head = ["| stage | recordings | parameters | method |", "| --- | --- | --- | --- |"]
+    fitted = [f"- Stage `{s.name}`: `{', '.join(s.free_of(simulator))}`." for s in procedure.all_stages]
+    head = ["| stage | recordings | number of parameters | method |", "| --- | --- | --- | --- |"]
     commands = f"`softgym-envs record {system.name}`, `softgym-envs identify {system.name} --data recordings.h5`"
-    return [f"## Identification\n\n{commands}\n", *head, *rows, ""]
+    return [f"## Identification\n\n{commands}\n", *head, *rows, "", *fitted, ""]
 
 
 def _file(system: System) -> list[str]:
@@ -147,7 +154,7 @@ def _ladder(simulators: Mapping[str, Simulator]) -> list[str]:
 
 def _first_sentence(task: TaskId) -> str:
     text = " ".join((inspect.getdoc(load(task.build)) or "").split("\n\n")[0].split())
-    return text.split(". ")[0].rstrip(".")
+    return re.sub(r" \(\[.*?\)$", "", text.split(". ")[0].rstrip("."))
 
 
 def _environment(entry: TaskId) -> str:
@@ -163,19 +170,18 @@ def _environment(entry: TaskId) -> str:
         f"An episode lasts {entry.max_episode_steps} control steps ({seconds:g} s) at most. Keywords:\n",
         *keywords,
         "",
-        f"Action: {_space(env.action_space)}: {_names(task.action_names)}.\n",
+        f"Action: {_space(env.action_space)}: `{_names(task.action_names)}`.\n",
         f"Observation: {_space(env.observation_space)}\n",
         "| entries | number | unit | low | high |",
         "| --- | --- | --- | --- | --- |",
         *_entry_rows(task.entries),
         "",
-        f"Options of `reset`: {', '.join((*SHARED_OPTIONS, *task.option_names))}.\n",
+        f"Options of `reset`: `{', '.join((*SHARED_OPTIONS, *task.option_names))}`.\n",
     ]
     page += _card(entry)
     if task.parameter_values:
-        page.append(
-            f"Parameters that the task sets: {', '.join(f'{name} = {v:g}' for name, v in task.parameter_values.items())}.\n"
-        )
+        values = ", ".join(f"{name} = {v:g}" for name, v in task.parameter_values.items())
+        page.append(f"Parameters that the task sets: `{values}`.\n")
     env.close()
     return "\n".join(page)
 
@@ -192,39 +198,50 @@ def _card(entry: TaskId) -> list[str]:
     runs = {(run["backend"], run["level"], run["controller"]): run for run in card["runs"]}
     head = [f"{backend}{'' if level is None else f', level {level:g}'}" for backend, level in worlds]
     rows = [f"| {name} | {' | '.join(_cell(runs.get((*world, name))) for world in worlds)} |" for name in names]
-    speed = "; ".join(f"{b} {v['single']:g} on one row, {v['batch']:g} on {v['rows']}" for b, v in card["speed"].items())
     return [
-        "Success in % with its 95 % interval, and mean return, of 100 episodes or as many as said:\n",
+        "Success in % with its 95 % interval, mean return, and number of episodes if it is not 100:\n",
         f"| controller | {' | '.join(head)} |", f"| --- |{' --- |' * len(head)}", *rows, "",
-        *_planner(card["runs"]),
-        f"Control steps/s of processor time under random actions (on a busy machine): {speed}.\n" if speed else "",
+        *_speed(card),
     ]  # fmt: skip
 
 
-def _planner(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Settings of MPC, and the processor time of a control step."""
-    told = [run for run in runs if "settings" in run]
-    if not told:
-        return []
-    settings = ", ".join(f"{name} {value:g}" for name, value in told[0]["settings"].items())
-    seconds = "; ".join(f"{run['backend']} {run['seconds_per_step']:g} s" for run in told)
-    return [f"MPC's settings (`agents.control.task_mpc`): {settings}. Processor time per control step: {seconds}.\n"]
+def _speed(card: Mapping[str, Any]) -> list[str]:
+    """Speed under random actions and of MPC, and its settings."""
+    mpc = {run["backend"]: run for run in card["runs"] if "settings" in run}
+    rows = [
+        f"| {backend} | {v['single']:.0f} | {v['batch']:.0f} ({v['rows']}) | "
+        f"{format(mpc[backend]['seconds_per_step'], 'g') if backend in mpc else ''} |"
+        for backend, v in card["speed"].items()
+    ]
+    settings = [", ".join(f"{name} {value:g}" for name, value in run["settings"].items()) for run in list(mpc.values())[:1]]
+    head = "| processor time, busy machine | steps/s, one row | steps/s (rows) | MPC [s/step] |"
+    return [*(f"Settings of MPC: `{text}`.\n" for text in settings), head, "| --- | --- | --- | --- |", *rows, ""]
 
 
 CARDS_INTRO = """\
 # Task cards
 
-What every id is worth to whom: nobody ("zero" and "random" actions), who is blind to what the task is about ("blind", "policy
-of" another id), who knows the robot ("heuristic", "planner": the system's `controllers`), sampling MPC by the task's own reward
-in our engine ("mpc", told the full state and the parameters that the episode drew), and the policies in results/. Success in
-%, on our engine and on the MuJoCo model, at the first and the last level where an id has levels; what is empty has not been
-measured. Intervals, numbers of episodes, returns, other levels and speeds stand with the [systems](environments.md).
-Made by `experiments/task_cards.py`.
+Baseline scores of every id: success in %, by `experiments/task_cards.py`. An empty cell was not measured.
+Ids with levels show the first and the last one. Intervals, returns, other levels and speeds: [systems](environments.md).
+
+| controller | what it is |
+| --- | --- |
+| zero, random | no action, random actions |
+| blind | a controller without task observations |
+| policy of | the policy of another id |
+| heuristic, planner | a controller of the system that knows the robot |
+| mpc | sampling MPC in the native engine, with the full state |
+| policy | the trained policy that comes with the package |
 """
 ASKED = """
-Asked of every id: zero below 5 %, random below 20 %, on every world and level; at the first level somebody who knows the robot
-in 90 % and who is blind in half of that at most; nobody does better at a higher level than chance allows; who succeeds in most
-episodes earns more than zero. """
+Requirements on every id:
+
+- Zero below 5 % and random below 20 %.
+- A controller that knows the robot reaches 90 % at the first level. A blind one reaches half of that at most.
+- No controller is significantly better at a higher level.
+- A controller with over half of its episodes successful earns more than zero.
+
+"""
 
 
 def cards_page() -> str:
@@ -232,18 +249,18 @@ def cards_page() -> str:
     entries = [
         (system, entry) for system in systems().values() for entry in system.tasks if (CARDS / f"{entry.id}.json").is_file()
     ]
-    page = [NOTE, CARDS_INTRO, f"| id | world | {' | '.join(NAMES)} |", f"| --- | --- |{' --- |' * len(NAMES)}"]
+    page = [NOTE, CARDS_INTRO, f"| id | backend | {' | '.join(NAMES)} |", f"| --- | --- |{' --- |' * len(NAMES)}"]
     short = []
     for _, entry in entries:
         runs = read_json(CARDS / f"{entry.id}.json")["runs"]
         page += [f"| `{entry.id}`{row}" for row in table_rows(runs)]
         short += [f"- `{entry.id}`: {text}." for text in shortfalls(runs)]
-    page += [ASKED + ("Short of it:\n" if short else "All hold."), *short]
+    page += [ASKED + ("Missed:\n" if short else "All are met."), *short]
+    page += ["", "An episode of the best controller:\n", "| id | system | episode |", "| --- | --- | --- |"]
     for system, entry in entries:
-        picture = CARDS / f"{entry.id}.png"
-        if picture.is_file():
-            page += ["", f"## {entry.id}\n", f"{_first_sentence(entry)} ([all numbers](systems/{system.name}.md)).\n",
-                     f"![An episode of its best controller](../../results/task_cards/{picture.name})"]  # fmt: skip
+        if (CARDS / f"{entry.id}.png").is_file():
+            link, picture = f"[{system.name}](systems/{system.name}.md)", f"../../results/task_cards/{entry.id}.png"
+            page.append(f"| `{entry.id}` | {link} | ![An episode]({picture}) |")
     return "\n".join([*page, ""])
 
 
@@ -292,7 +309,19 @@ def _entry_rows(entries: Sequence[Entry]) -> list[str]:
     groups: dict[tuple[str, float, float], list[str]] = {}
     for entry in entries:
         groups.setdefault((entry.unit, entry.low, entry.high), []).append(entry.name)
-    return [f"| {_names(row)} | {len(row)} | {unit} | {low:g} | {high:g} |" for (unit, low, high), row in groups.items()]
+    return [
+        f"| {_names(part)} | {len(part)} | {unit} | {low:g} | {high:g} |"
+        for (unit, low, high), row in groups.items()
+        for part in _parts(row)
+    ]
+
+
+def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Parts of names that fit into a table's cell."""
+    while names:
+        size = max((n for n in range(1, len(names) + 1) if len(_names(names[:n])) <= CELL), default=1)
+        yield names[:size]
+        names = names[size:]
 
 
 def _names(names: Sequence[str]) -> str:
@@ -326,8 +355,10 @@ def _constants(kind: type[Parameters], backend: str) -> str:
         f"| {s.name} | {s.default:g} | {s.unit} | {s.bounds[0]:g} ... {s.bounds[1]:g} | {s.scale} | {s.source} |"
         for s in kind.specs().values()
     ]
-    head = ["| constant | value | unit | bounds | scale | source |", "| --- | --- | --- | --- | --- | --- |"]
-    return "\n".join([f"### {backend}: {kind.__name__}\n", f"{inspect.getdoc(kind)}\n", *head, *rows, ""])
+    head = ["| parameter | value | unit | bounds | scale | source |", "| --- | --- | --- | --- | --- | --- |"]
+    text = inspect.getdoc(kind) or ""
+    said = [] if text.startswith(f"{kind.__name__}(") else [f"{text}\n"]  # else the signature that dataclass writes
+    return "\n".join([f"### {backend}: {kind.__name__}\n", *said, *head, *rows, ""])
 
 
 # --- requirements on task cards -------------------------------------------------------------------------------------------

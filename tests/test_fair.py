@@ -78,7 +78,7 @@ def test_readme_is_one_page_with_every_id_and_small_pictures():
     assert len(text.split()) <= 700 and len(text.splitlines()) <= 110
     assert set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)) == {task.id for task in tasks()}
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
-    assert len(pictures) == 8 and all((ROOT / name).stat().st_size <= 250_000 for name in pictures)
+    assert len(pictures) == 3 and all((ROOT / name).stat().st_size <= 250_000 for name in pictures)
 
 
 def test_versions_below_which_weights_alone_cannot_be_read_are_not_installed():

@@ -64,7 +64,7 @@ def hold(
     hold_time: float = 1.2,
     effort_weight: float = 0.05,
 ) -> Task:
-    """Biceps and triceps hold the forearm at one angle, then at another, against kicks, with an unknown load of 0 to 3 kg.
+    """Biceps and triceps hold the forearm with an unknown load against disturbances. The load is 0 to 3 kg.
 
     Args:
         disturbance: Standard deviation of kicks before every action [rad/s].

@@ -38,7 +38,7 @@ def reach(
     hold_time: float = 2.0,
     control_weight: float = 0.01,
 ) -> Task:
-    """An arm that senses only its own joints brings a clamped loop to a goal: a point of it, or its whole shape.
+    """An arm brings a point or the shape of a clamped loop to a goal. It observes its own joints only.
 
     Its controls are torques beyond those that hold the start; the arm's own weak controller keeps it from falling.
 
@@ -69,7 +69,7 @@ def bend(
     tolerance: float = 0.01,
     control_weight: float = 0.01,
 ) -> Task:
-    """An arm stretches, bends and twists a clamped loop: its hand follows a drawn profile, within a budget of torques.
+    """An arm stretches, bends and twists a clamped loop. Its hand follows a drawn profile, within torque limits.
 
     Its controls are torques beyond those that hold the start; the arm's own weak controller keeps it from falling.
 
@@ -102,7 +102,7 @@ def identify(
     tolerance: float = 0.03,
     control_weight: float = 0.005,
 ) -> Task:
-    """An arm bends a clamped loop, within the loop's load limit, to learn its stiffness; the reward is information.
+    """An arm bends a clamped loop to learn its stiffness, within a load limit. The reward is information.
 
     It measures its own noisy angles, and torques. Both stiffnesses (1 to 8 and 0.4 to 2.4 N m/rad) and the offsets of its
     torque sensors (0.2 N m) are hidden. A loop kinks where a joint has more than 0.7 N m about theta or 0.25 N m about psi;
@@ -132,7 +132,7 @@ def peg(
     hold_time: float = 1.0,
     control_weight: float = 0.01,
 ) -> Task:
-    """An arm slips a flexible loop, which hangs from its hand, over a peg and keeps it there; loop and peg touch.
+    """An arm slips a flexible loop over a peg and keeps it there. The loop hangs from its hand and touches the peg.
 
     The peg is horizontal, off the rim of the loop, at a place that is drawn for every episode.
 

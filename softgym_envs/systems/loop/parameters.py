@@ -18,7 +18,7 @@ _FRICTION = {"unit": "N m", "bounds": (-0.2, 10.0), "source": "dry friction; an 
 _SHIFT = {
     "unit": "m",
     "bounds": (-0.5, 0.5),
-    "source": "of the clamp from below the gripper at the start; of a peg from the loop's middle",
+    "source": "of the clamp from below the gripper; of a peg from the loop's middle",
 }
 _TURN = {
     "unit": "rad",

@@ -25,7 +25,7 @@ def sliding_block(
     tolerance: Sequence[float] = (0.02, 0.15),
     control_weight: float = 0.001,
 ) -> Task:
-    """A block on three supports is pulled and pushed over a table to a pose, by a force at its handle ([Berard2008] slide 31).
+    """A force at its handle moves a block over a table to a pose ([Berard2008] slide 31).
 
     Its friction is not observed. With randomize={"friction": (0.15, 0.5)} every episode has its own, and a policy that finds it
     out has an advantage. handle=(0, 0) with goal_turn=0 is the easier task of pushing it to a place.

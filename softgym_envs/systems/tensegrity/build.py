@@ -64,7 +64,7 @@ def crawl(
     actuated: Sequence[int] | None = None,
     averaging_time: float = 1.0,
 ) -> Task:
-    """The 3-bar prism crawls with three of its nine cables at a tenth of Earth's gravity ([Wang2020] V-D).
+    """The 3-bar prism crawls at a tenth of Earth's gravity ([Wang2020] V-D). Three of its nine cables have a motor.
 
     The paper gives no target; the velocity error is weighted (1, 0.5, 0.1) over 0.2 m/s squared. The paper's velocity is that
     at the end of a step (`averaging_time` 0), which pays a gait in jerks less than standing still.
@@ -106,7 +106,7 @@ def waypoint(
     leg: Range = (1.5, 3.0),
     control_weight: float = 0.01,
 ) -> Task:
-    """The 6-bar SUPERball rolls over flat ground to waypoints, one after the other, in any direction.
+    """The 6-bar SUPERball rolls over flat ground to waypoints in any direction.
 
     Args:
         obs_mode: "sensors" or "state".
@@ -133,7 +133,7 @@ def terrain(
     ground_seed: int = 0,
     averaging_time: float = 1.0,
 ) -> Task:
-    """The 6-bar SUPERball rolls over uneven ground at a commanded velocity, and feels the ground around it.
+    """The 6-bar SUPERball rolls over uneven ground at a commanded velocity. It observes the ground around it.
 
     Args:
         obs_mode: "sensors" or "state".

@@ -19,7 +19,7 @@ def reach(
     effort_weight: float = 0.05,
     muscles: bool = False,
 ) -> Task:
-    """The right hand of an upper body reaches a point, by torques of all joints of both arms.
+    """The right hand of an upper body reaches a point. Actions are torques of all joints of both arms.
 
     Args:
         goal_distance: Least distance of the goal from the hand's rest [m].

@@ -22,7 +22,7 @@ def grow(
     goal_length: Sequence[float] = (0.45, 1.0),
     control_weight: float = REACH.control_weight,
 ) -> Task:
-    """A vine robot of 24 mm diameter grows from 0.3 m to at most 1.2 m and steers its tip to a goal in the open.
+    """A vine robot grows to a goal in the open. Its diameter is 24 mm, its length 0.3 m at first and 1.2 m at most.
 
     Args:
         obs_mode: "sensors" or "state".
@@ -44,7 +44,7 @@ def navigate(
     tolerance: float = GOAL_TOLERANCE,
     control_weight: float = REACH.control_weight,
 ) -> Task:
-    """A vine robot finds the entry points of barriers on its way to a goal; nine range readings at the tip see 0.5 m far.
+    """A vine robot grows through the gaps of barriers to a goal. Nine range readings at the tip see 0.5 m far.
 
     Args:
         obs_mode: "sensors" or "state".
@@ -86,7 +86,7 @@ def squeeze(
     tolerance: float = 0.04,
     control_weight: float = REACH.control_weight,
 ) -> Task:
-    """A vine robot of 24 mm passes a gap of 28 to 32 mm between slanted jaws, leaning on them, to a goal behind.
+    """A vine robot grows through a narrow gap to a goal. The gap between slanted jaws is 28 to 32 mm, the robot 24 mm.
 
     Args:
         obs_mode: "sensors" or "state".
@@ -108,7 +108,7 @@ def wall(
     hold_time: float = 1.5,
     control_weight: float = REACH.control_weight,
 ) -> Task:
-    """A vine robot grows along a wall to its end ([Jitosho2021] IV-B2), and leans on the edge to reach a goal behind it.
+    """A vine robot grows along a wall and around its edge to a goal ([Jitosho2021] IV-B2).
 
     Where it ends, on one side, the range readings show; no free motion leads to the goal, where the tip is to stay.
 
