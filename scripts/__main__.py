@@ -41,7 +41,7 @@ def usage() -> str:
     """Text of all subcommands."""
     lines = [f"  {subcommand:10s} {summary}" for subcommand, summary in subcommands().items()]
     return "\n".join(
-        ["usage: softgym-envs <subcommand> [options]; softgym-envs <subcommand> --help tells its options", "", *lines]
+        ["usage: softgym-envs <subcommand> [options]; softgym-envs <subcommand> --help lists its options", "", *lines]
     )
 
 

@@ -4,7 +4,7 @@
     softgym-envs demo VineGrow-v0              # any id that its system declares a study of
 
 1. Record the system's experiments on the ground truth, one recording of each.
-2. Identify our engine by the system's procedure, by the stages that fit single steps where there are some: they take seconds.
+2. Identify the native engine by the system's procedure: by its stages that fit single steps, if there are any.
 3. Plan with iLQG in the identified engine, without the ground truth.
 4. Run the plan on the ground truth from the same start: cost there against cost here is the gap.
 5. Replan at every control step, by sampling in the identified engine from the ground truth's state: feedback closes most of the
@@ -128,7 +128,7 @@ def planned(case: TransferTask, args: Args, parameters: Parameters, rng: np.rand
 
 
 def transferred(case: TransferTask, args: Args, plan: Plan, parameters: Parameters, rng: np.random.Generator) -> dict[str, Run]:
-    """Run the plan in both worlds, with feedback, replanned, and without control."""
+    """Run the plan in both simulators, with feedback, replanned, and without control."""
     engine, ground_truth, parameter_values = case.native(), case.ground_truth(), case.ground_truth_values()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
     options = SamplingOptions(samples=16, knots=min(4, args.horizon), noise=0.6, iterations=2)
@@ -154,7 +154,7 @@ def film(case: TransferTask, simulator: Simulator, states: Array) -> list[NDArra
 
 
 def plot(case: TransferTask, runs: dict[str, Run], costs: dict[str, Array], period: float) -> Any:
-    """Plot path and cost over time of the plan in both worlds."""
+    """Plot path and cost over time of the plan in both simulators."""
     figure = new_figure(9, 3.2)
     path, cost = figure.subplots(1, 2)
     for name, style in ((OURS, "-"), (THEIRS, "--"), (AGAIN, ":")):
@@ -231,7 +231,7 @@ def run(args: Args, progress: Beat) -> None:
         {"id": args.id, "rows": rows, "seconds": seconds, "ground_truth_steps": steps, "seed": args.seed},
     )
     sections = (
-        Section("The same plan in both worlds", f"The plan never saw the ground truth. {meaning(case)}", head, rows),
+        Section("The same plan in both simulators", f"The plan never saw the ground truth. {meaning(case)}", head, rows),
         Section("Path and cost", images=(embed(plot(case, runs, costs, args.period)),)),
         Section("Side by side", images=(embed_image(args.out / "demo.gif"),)),
         Section("Fits", links=(("stages " + ", ".join(stages), "fit/report.html"),)),

@@ -1,4 +1,4 @@
-"""Evaluate a policy on our engine and a ground truth: the same episodes, success with its 95 % interval, returns.
+"""Evaluate a policy on the native engine and a ground truth: the same episodes, success with its 95 % interval, returns.
 
     softgym-envs evaluate pretrained VineGrow-v0                    # the policy that comes with the package
     softgym-envs evaluate pretrained VineNavigate-v0 --keyword level=3

@@ -43,13 +43,13 @@ def lines(found: System) -> list[str]:
 
 
 def parameter_values(found: System) -> list[str]:
-    """One line per constant of our engine."""
+    """One line per parameter of the native engine."""
     specs = found.simulator().default_parameters.specs().values()
     return [f"  {s.name:24s} {s.default:<10g} {s.unit:8s} [{s.bounds[0]:g}, {s.bounds[1]:g}]" for s in specs]
 
 
 def states(found: System) -> list[str]:
-    """One line per entry of our engine's state, then of its control."""
+    """One line per entry of the native engine's state, then of its control."""
     world = found.simulator()
     state = [f"  {name:24s} {unit}" for name, unit in zip(world.state_names, world.state_units, strict=True)]
     control = [f"  {name:24s} {unit}" for name, unit in zip(world.control_names, world.control_units, strict=True)]

@@ -1,4 +1,4 @@
-"""Record a robot's experiments on any world: our engine, a ground truth such as MuJoCo, or a simulator of your own.
+"""Record a robot's experiments in the native engine, on a ground truth such as MuJoCo, or in a simulator of your own.
 
     softgym-envs record tensegrity --backend mujoco --budget 10000 --out recordings.h5
     softgym-envs record block --experiments pulled --count 3 --parameters ground_truth.toml
@@ -27,10 +27,10 @@ class Args:
 
     system: Annotated[str, tyro.conf.Positional]  # Robot: a system's name, or "package.module:SYSTEM" of your own.
     model: str | None = None  # Structure: a name of the system's, or a TOML file; none: the system's first.
-    backend: str = "native"  # The world: native, a ground truth of the system, or "package.module:function" of your own.
-    options: tuple[str, ...] = ()  # Structural choices of the world, e.g. contact=patch; else those that `identify` fits.
-    dt: float | None = None  # Physics step [s]; none: the world's own, or before a camera a whole part of a frame.
-    parameters: Path | None = None  # TOML file of the world's parameters; none: its defaults.
+    backend: str = "native"  # The simulator: native, a ground truth of the system, or "package.module:function" of your own.
+    options: tuple[str, ...] = ()  # Options of the simulator, as contact=patch; none: those that `identify` uses.
+    dt: float | None = None  # Physics step [s]; none: the simulator's own; with a camera a whole part of a frame.
+    parameters: Path | None = None  # TOML file of the simulator's parameters; none: its defaults.
     experiments: tuple[str, ...] = ()  # Experiments; none: all of the system's procedure.
     count: int = 1  # Recordings of each experiment.
     steps: int | None = None  # Physics steps of a recording; none: as many as last as long as the procedure's.

@@ -54,7 +54,7 @@ def single(env_id: str, backend: str, steps: int) -> Callable[[], None]:
 
 
 def batched(env_id: str, rows: int, repeats: int) -> Callable[[], None]:
-    """Step a batch in our engine `repeats` times under random actions."""
+    """Step a batch in the native engine `repeats` times under random actions."""
     envs = gym.make_vec(f"softgym_envs:{env_id}", rows, vectorization_mode="vector_entry_point")
     envs.reset(seed=0)
     draw = partial(np.random.default_rng(0).uniform, -1.0, 1.0, envs.action_space.shape)

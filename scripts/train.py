@@ -1,4 +1,4 @@
-"""Train PPO or SAC on any id and backend, evaluate on our engine and the ground truth, draw the learning curve.
+"""Train PPO or SAC on any id and backend, evaluate on the native engine and the ground truth, draw the learning curve.
 
     softgym-envs train TensegrityRoll-v0 --params runs/fit/fit.toml --steps 3000000
     softgym-envs train TensegrityRoll-v0 --params runs/fit/fit.toml --steps 6000000 --resume
@@ -37,7 +37,7 @@ class Args:
     algorithm: Literal["ppo", "sac"] = "ppo"
     """Learning algorithm."""
     backend: str = "native"
-    """World of the training: our engine, a ground truth of the system, "package.module:function" or a .toml file."""
+    """Simulator of the training: the native engine, a ground truth of the system, "package.module:function" or a .toml file."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
     keyword: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A transfer study: plans or policies made in our engine, before and after identification, run on the ground truth.
+"""A transfer study: plans or policies made in the native engine, before and after identification, run on the ground truth.
 
     softgym-envs transfer experiments/superball_roll_mpc.toml       # a published study: sampling MPC, hours on 2 cores
     softgym-envs transfer experiments/superball_roll_ppo.toml        # the same by PPO

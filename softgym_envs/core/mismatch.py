@@ -62,9 +62,7 @@ def transmission(latency: tuple[float, float, float], zone: tuple[float, float, 
     return (
         Effect("latency", "s", latency, "commands act so much later"),
         Effect("dead_zone", "-", zone, "a command counts from this share of half its range on", DEAF),
-        Effect(
-            "backlash", "-", zone, "a reversed command does nothing over twice this share of half its range", DEAF
-        ),
+        Effect("backlash", "-", zone, "a reversed command does nothing over twice this share of half its range", DEAF),
     )
 
 
