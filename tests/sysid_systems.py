@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SpringParameters(Parameters):
-    """m a + c v + k x = g u, plus a constant that has no effect."""
+    """m a + c v + k x = g u, plus a parameter that has no effect."""
 
     mass: float = param(2.0, unit="kg", bounds=(0.01, 100.0), scale="log")
     stiffness: float = param(20.0, unit="N/m", bounds=(0.1, 1e4), scale="log")

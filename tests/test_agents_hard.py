@@ -104,7 +104,7 @@ def test_a_world_without_constants_is_as_it_was_built(monkeypatch: pytest.Monkey
     monkeypatch.setattr(TransferTask, "ground_truth", lambda self: SimpleNamespace(default_parameters=NoParameters()))
     assert case.ground_truth_values() == NoParameters()
     object.__setattr__(case, "ground_truth_parameters", {"gravity": 1.0})
-    with pytest.raises(ParameterError, match="unknown constant 'gravity'; NoParameters has none"):
+    with pytest.raises(ParameterError, match="unknown parameter 'gravity'; NoParameters has none"):
         case.ground_truth_values()
 
 

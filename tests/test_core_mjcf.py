@@ -97,7 +97,7 @@ BRICK = f"""<mujoco><option timestep="0.001"/>
 
 
 def test_a_robot_that_is_one_free_body_is_mapped_and_thrown(tmp_path: Path) -> None:
-    """Its entries have no field's name before them, and its world no table that a constant moves: it flies as a stone does."""
+    """Its entries have no field's name before them, and its world no table that a parameter moves: it flies as a stone does."""
     (tmp_path / "brick.xml").write_text(BRICK)
     mapping = {"mjcf": "brick.xml", "states": {"box": "body:brick"}, "controls": {f"force_{e}": f"f{e}" for e in "xyz"}}
     (tmp_path / "brick.toml").write_bytes(fuzz.toml(mapping))

@@ -67,9 +67,9 @@ def test_declarations_are_checked(keywords, message):
 
 def test_unknown_names_are_listed():
     for act in (lambda: Spring().replace(strength=1.0), lambda: Spring.index("strength")):
-        with raises(ParameterError, "unknown constant 'strength'; Spring has stiffness, offset"):
+        with raises(ParameterError, "unknown parameter 'strength'; Spring has stiffness, offset"):
             act()
-    with raises(ParameterError, "unknown constant 'mass'; Parameters has none"):
+    with raises(ParameterError, "unknown parameter 'mass'; Parameters has none"):
         Parameters.check_names(["mass"])
 
 
@@ -152,7 +152,7 @@ def test_file_by_hand(tmp_path):
         ("[parameters]\nstiffness = {value = 5.0, unit = 'N/mm'}\n", ParameterError, "given in 'N/mm', expected 'N/m'"),
         ("[parameters]\nstiffness = 0.5\n", ParameterError, "stiffness = 0.5 N/m, allowed is [1, 10000] N/m"),
         ("[parameters]\nstiffness = nan\n", FileFormatError, "stiffness is nan, expected a number"),
-        ("[parameters]\nmass = 1.0\n", ParameterError, "unknown constant 'mass'; Spring has stiffness, offset"),
+        ("[parameters]\nmass = 1.0\n", ParameterError, "unknown parameter 'mass'; Spring has stiffness, offset"),
         ("kind = 'Damper'\n[parameters]\n", ParameterError, "holds Damper, this simulator takes Spring"),
     ],
 )
@@ -176,7 +176,7 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_what_cannot_be_saved(tmp_path):
     with raises(ParameterError, "parameters given per row (2 rows) cannot be saved"):
         Spring(stiffness=np.full(2, 5.0)).save(tmp_path / "x.toml")
-    with raises(ParameterError, "unknown constant 'mass'"):
+    with raises(ParameterError, "unknown parameter 'mass'"):
         Spring().save(tmp_path / "x.toml", std={"mass": 1.0})
     assert not list(tmp_path.iterdir())
 
@@ -196,7 +196,7 @@ def test_uniform_parameters_follow_their_scale():
 
 
 def test_uniform_parameters_refuse_unknown_names():
-    with raises(ParameterError, "unknown constant 'mass'"):
+    with raises(ParameterError, "unknown parameter 'mass'"):
         UniformParameters({"mass": (1.0, 2.0)}).sample(np.random.default_rng(0), Spring())
 
 
@@ -235,5 +235,5 @@ class TestVectors:
             Segments().replace(stiffness=[1.0, 20.0, 3.0])
         with pytest.raises(ParameterError, match="stiffness has 2 values, expected one, or one for each of stiffness0"):
             Segments().replace(stiffness=[1.0, 2.0])
-        with pytest.raises(ParameterError, match="unknown constant 'stiffness3'"):
+        with pytest.raises(ParameterError, match="unknown parameter 'stiffness3'"):
             Segments().replace(stiffness3=1.0)

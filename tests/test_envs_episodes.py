@@ -114,7 +114,7 @@ def test_params_file_of_another_simulator_is_refused(tmp_path: Path) -> None:
             gym.make("TensegrityRoll-v0", params=path, **keywords)
     simulator = gym.make("TensegrityRoll-v0").unwrapped.simulator
     TensegrityParameters().save(path, simulator=SimulatorSpec.of(simulator, "superball").table())
-    gym.make("TensegrityTerrain-v0", params=path)  # another ground changes no constant
+    gym.make("TensegrityTerrain-v0", params=path)  # another ground changes no parameter
     with pytest.raises(ParameterError, match=r"another value of (cables|nodes) \(model superball\)"):
         gym.make("TensegrityCrawl-v0", params=path)
     gym.make("TensegrityCrawl-v0", params=TensegrityParameters.load(path))

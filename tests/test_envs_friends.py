@@ -101,7 +101,7 @@ def test_a_spec_returns_from_json_with_its_constants(env_id, kind, tmp_path):
 
 
 def test_constants_in_a_mapping_are_checked():
-    for params, message in (({"colour": 1.0}, "unknown constant 'colour'"), ({"rod_mass": -1.0}, "rod_mass")):
+    for params, message in (({"colour": 1.0}, "unknown parameter 'colour'"), ({"rod_mass": -1.0}, "rod_mass")):
         with pytest.raises(ParameterError, match=message):
             gym.make("TensegrityRoll-v0", params=params)
 

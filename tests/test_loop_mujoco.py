@@ -35,7 +35,7 @@ def test_mujoco_model_and_engine_agree_as_in_the_reference():
 
 
 def test_every_constant_means_the_same_in_both():
-    """Change of the motion by a constant: the MuJoCo model's is ours."""
+    """Change of the motion by a parameter: the MuJoCo model's is ours."""
     model = LoopModel(6, **SERVO)
     ours, mujoco_model = LoopSimulator(model, dt=0.0025), MujocoLoop(model, dt=0.0005)
     default, controls = ours.default_parameters, np.tile(model.hold, (1, 1, 1))

@@ -257,7 +257,7 @@ def test_iterations_are_raised_where_the_message_asks_for_it(
 
 
 def test_a_fit_that_creeps_at_its_optimum_may_be_used() -> None:
-    """Stopped at its last iteration, where one more step would move no constant by a tenth of its standard deviation."""
+    """Stopped at its last iteration, where one more step would move no parameter by a tenth of its standard deviation."""
     ground_truth = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
     data = record(Spring(), ground_truth, noise=0.01)
     found = FitProblem(Spring(), data, free=("stiffness", "damping"), start=ground_truth, free_initial=True)

@@ -79,7 +79,7 @@ def test_the_file_of_my_robot_holds_its_constants(tmp_path: Path, backend: str) 
 @pytest.mark.parametrize(
     ("parameter_values", "error", "message"),
     [
-        ({"rod_weight": 1.0}, ParameterError, "unknown constant 'rod_weight'"),
+        ({"rod_weight": 1.0}, ParameterError, "unknown parameter 'rod_weight'"),
         ({"rod_mass": -1.0}, ParameterError, "rod_mass = -1.0 kg, allowed"),
         ({"rod_mass": '"heavy"'}, FileFormatError, "'heavy', expected a number"),
         ({"rod_mass": '{value = 50, unit = "g"}'}, ParameterError, "rod_mass is given in 'g', expected 'kg'"),

@@ -42,7 +42,7 @@ TERRAINS = {
 
 @pytest.mark.parametrize("name", TERRAINS)
 def test_the_ground_is_the_terrain(name: str) -> None:
-    """At grid points, also beyond the rim: exact but for MuJoCo's 32 bit heights; the factor on heights is a constant."""
+    """At grid points, also beyond the rim: exact but for MuJoCo's 32 bit heights; the factor on heights is a parameter."""
     terrain = TERRAINS[name]
     mujoco_model = MujocoTensegrity(with_terrain(superball(), terrain))
     rng = np.random.default_rng(5)

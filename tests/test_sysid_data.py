@@ -198,7 +198,7 @@ def test_another_control_period_is_refused() -> None:
     [
         ({"free": ()}, ParameterError, "at least one name"),
         ({"free": ("stiffness", "stiffness")}, ParameterError, "each once"),
-        ({"free": ("colour",)}, ParameterError, "unknown constant 'colour'"),
+        ({"free": ("colour",)}, ParameterError, "unknown parameter 'colour'"),
         ({"start": SpinParameters()}, ParameterError, "this simulator takes SpringParameters"),
         ({"start": SpringParameters(mass=np.ones(3))}, ParameterError, "3 rows"),  # type: ignore[arg-type]
         ({"prior": {"mass": (1.0, 0.1)}}, ParameterError, "prior of mass"),

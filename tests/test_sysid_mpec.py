@@ -329,7 +329,7 @@ def test_evolution_finds_what_homotopy_finds():
     found = cma_es(problem, EvolutionOptions(generations=400))
     best = solve(problem, FORM)
     assert found.converged
-    assert 2 * found.start_costs[0] < best.objective + 1.0  # what one standard deviation of a constant adds
+    assert 2 * found.start_costs[0] < best.objective + 1.0  # what one standard deviation of a parameter adds
     assert found.parameters.friction == pytest.approx(problem.decode(best.theta).friction, abs=5.9e-3 * 5e-3)
 
 

@@ -138,7 +138,7 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
         ("submarine", "--data", str(tmp_path / "short.h5")): "unknown system 'submarine'",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--seed", "-1"): "--seed is -1, expected a whole number >= 0",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--settings", "colour=1"): "multiple_shooting has no option 'colour'",
-        (SPRING, "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown constant 'colour'",
+        (SPRING, "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown parameter 'colour'",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--split", "0", "0", "1"): "no recording is left to fit",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--split", "2", "0", "0"): "add up to the 1 trajectories",
     }

@@ -316,5 +316,5 @@ def test_methods_that_know_no_latency_say_so() -> None:
         METHODS["cma_es"].fit(given)
     with pytest.raises(OptionError, match="no exact derivatives for"):
         single_shooting(given, ShootingOptions(jacobian="exact"))
-    with pytest.raises(ParameterError, match="unknown constant 'lateness'"):
+    with pytest.raises(ParameterError, match="unknown parameter 'lateness'"):
         problem(driven(Sensor(rate=40.0)), free=("lateness",))

@@ -242,7 +242,7 @@ def block(seed: int, recording: Trajectory) -> Asked:
 
 
 def faster_slides(seed: int) -> Asked:
-    """Friction falls with speed, by a third over 0.1 m/s; the constant to identify is the mean over the visited speeds."""
+    """Friction falls with speed, by a third over 0.1 m/s; the parameter to identify is the mean over the visited speeds."""
     data, used = stepwise(lambda _, speed: FRICTION * (1.0 + 0.5 * float(np.exp(-speed / 0.1))), seed)
     return replace(block(seed, data), true={"friction": float(np.mean(used))})
 

@@ -57,7 +57,7 @@ def swapped(seed: int) -> Asked:
 
 
 def halfway(seed: int) -> Asked:
-    """The table is twice as rough from 0.4 s on; the constant to identify is the smooth half's friction."""
+    """The table is twice as rough from 0.4 s on; the parameter to identify is the smooth half's friction."""
     smooth = 0.6 * FRICTION
     data, _ = stepwise(lambda time, _: smooth if time < 0.4 else 2.0 * smooth, seed)
     return replace(block(seed, data), true={"friction": smooth})

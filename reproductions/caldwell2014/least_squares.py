@@ -153,7 +153,7 @@ class LogFit:
     Has the methods of `sysid.least_squares.levenberg.System`, whose cost is J / 2; it has no block unknowns.
 
     Raises:
-        OptionError: A constant that is linear but not free.
+        OptionError: A parameter that is linear but not free.
         StructureError: An unknown parameter.
     """
 

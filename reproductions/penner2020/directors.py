@@ -53,7 +53,7 @@ class Directors:
     (12, 1, True)
 
     Raises:
-        StructureError: The tree uses a constant that is not given.
+        StructureError: The tree uses a parameter that is not given.
         MissingDependencyError: CasADi is not installed.
     """
 
@@ -78,7 +78,7 @@ class Directors:
         return 12 * len(self.tree.bodies)
 
     def number(self, value: Value) -> Any:
-        """A number of the tree's description, or the constant that it names."""
+        """A number of the tree's description, or the parameter that it names."""
         return self.parameter_values[value] if isinstance(value, str) else value
 
     # --- Lagrangian ---------------------------------------------------------------------------------------------------

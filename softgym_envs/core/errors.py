@@ -40,7 +40,7 @@ class ShapeError(SoftgymError, ValueError):
 
 
 class ParameterError(SoftgymError, ValueError):
-    """A constant is unknown, out of bounds, not finite or of the wrong robot."""
+    """A parameter is unknown, out of bounds, not finite or of the wrong robot."""
 
 
 class StructureError(SoftgymError, ValueError):

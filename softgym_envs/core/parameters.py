@@ -105,7 +105,7 @@ def param(
         default: Value before identification, inside `bounds`.
         unit: SI unit, "-" if it has none.
         bounds: Smallest and largest value allowed (both finite, inclusive).
-        scale: "linear", or "log" for a positive constant that a fit should move by factors.
+        scale: "linear", or "log" for a positive parameter that a fit should move by factors.
         source: Where the default comes from.
         count: Size of a vector; None: one number.
     """
@@ -236,16 +236,16 @@ class Parameters:
         """Raise `ParameterError` for the first name that is no parameter of this class."""
         for name in names:
             if name not in cls.names():
-                raise ParameterError(f"unknown constant {name!r}; {cls.__name__} has {', '.join(cls.names()) or 'none'}")
+                raise ParameterError(f"unknown parameter {name!r}; {cls.__name__} has {', '.join(cls.names()) or 'none'}")
 
     @property
     def batch(self) -> int | None:
-        """Number of rows B if any constant is given per row, else None."""
+        """Number of rows B if any parameter is given per row, else None."""
         sizes = [np.shape(getattr(self, name))[0] for name in self.names() if np.ndim(getattr(self, name)) == 1]
         return sizes[0] if sizes else None
 
     def to_vector(self) -> Array:
-        """All parameters, shape (P,), or (B, P) where a constant is given per row."""
+        """All parameters, shape (P,), or (B, P) where a parameter is given per row."""
         return self._vector.copy()
 
     @cached_property

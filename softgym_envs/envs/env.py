@@ -92,7 +92,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
 
         Raises:
             OptionError: An option is unknown or not allowed.
-            ParameterError: A constant is unknown or out of bounds.
+            ParameterError: A parameter is unknown or out of bounds.
             ShapeError: The state has the wrong shape or is not finite.
         """
         super().reset(seed=seed)
@@ -129,7 +129,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         Raises:
             ShapeError: It comes from another id.
             OptionError: An entry is missing, or holds what no environment can reach.
-            ParameterError: A constant is out of its bounds.
+            ParameterError: A parameter is out of its bounds.
         """
         self.episodes.rngs[0] = self.np_random
         self.episodes.restore(saved)

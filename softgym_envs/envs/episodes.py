@@ -126,7 +126,7 @@ class Episodes:
 
         Raises:
             OptionError: An option is unknown or not allowed, or no finite observation follows.
-            ParameterError: The option "parameters" names an unknown constant or a value out of bounds.
+            ParameterError: The option "parameters" names an unknown parameter or a value out of bounds.
             ShapeError: The option "state" has the wrong shape, is not finite, or has a quaternion far from unit length.
         """
         given = check_options(self.task, options)
@@ -357,7 +357,7 @@ class Episodes:
         Raises:
             ShapeError: An array has another shape, e.g. from another id or number of rows.
             OptionError: An entry is missing, or holds what no environment can reach.
-            ParameterError: A constant is out of its bounds.
+            ParameterError: A parameter is out of its bounds.
         """
         for name in (*_SAVED, "rng"):
             if not isinstance(saved, Mapping) or name not in saved:

@@ -78,7 +78,7 @@ def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backe
     there = simulator.default_parameters
     absent = [name for name in usual if name not in there.names() and name not in there.vectors]
     if absent:
-        text = f"backend {str(backend)!r} has no constant {', '.join(absent)}, which the task draws: it stays as it was built"
+        text = f"backend {str(backend)!r} has no parameter {', '.join(absent)}, which the task draws: it stays as it was built"
         warnings.warn(text, SimulationWarning, stacklevel=5)
     return {name: interval for name, interval in usual.items() if name not in absent}
 

@@ -137,7 +137,7 @@ def distribution(
 
 
 def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
-    """Issue a `SimulationWarning` if a constant, or the interval to draw it from, is beyond what steps bear or feeds energy."""
+    """Issue a `SimulationWarning` if a parameter, or its interval, makes steps unstable or feeds energy."""
     if nominal.batch is None and isinstance(simulator, HasWarnings) and (told := simulator.caution(nominal)):
         warnings.warn(told, SimulationWarning, stacklevel=5)
     if nominal.batch is not None or not isinstance(simulator, HasStabilityLimit):

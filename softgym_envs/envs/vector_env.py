@@ -186,7 +186,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
 
         Raises:
             OptionError: An option is unknown or not allowed, or there is not one seed per row.
-            ParameterError: A constant is unknown or out of bounds.
+            ParameterError: A parameter is unknown or out of bounds.
             ShapeError: The state has the wrong shape or is not finite.
         """
         given = dict(options or {})
@@ -289,7 +289,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         Raises:
             ShapeError: It comes from another id or number of rows.
             OptionError: An entry is missing, or holds what no environment can reach.
-            ParameterError: A constant is out of its bounds.
+            ParameterError: A parameter is out of its bounds.
         """
         done = np.array(saved.get("done", np.zeros_like(self._done)))
         if done.dtype != np.bool_ or done.shape != self._done.shape:

@@ -119,7 +119,7 @@ def compile_tree(tree: Tree, parameter_values: Sequence[str], dt: float, *, forc
             "symmetric", half at each end (second order).
 
     Raises:
-        StructureError: The tree names a constant that is not there.
+        StructureError: The tree names a parameter that is not there.
         OptionError: `dt` or `force_split` is not allowed.
     """
     check_number("dt", dt, positive=True, unit="s")

@@ -39,7 +39,7 @@ def describe(tree: Tree, parameter_values: Sequence[str]) -> SymbolicTree:
 
     Raises:
         MissingDependencyError: CasADi is not installed.
-        StructureError: The tree uses a constant that is not among `parameter_values`.
+        StructureError: The tree uses a parameter that is not among `parameter_values`.
     """
     ca = _casadi()
     missing = [name for name in tree.parameter_values if name not in parameter_values]
@@ -83,7 +83,7 @@ def velocity_step(tree: Tree, parameter_values: Sequence[str], dt: float) -> Any
     the step of `stepping`: v is the speed of the step that led to q, and forces act at the beginning.
 
     Raises:
-        StructureError: The tree has constraints, or uses a constant that is not among `parameter_values`.
+        StructureError: The tree has constraints, or uses a parameter that is not among `parameter_values`.
     """
     ca, s = _casadi(), describe(tree, parameter_values)
     if s.gaps.numel():

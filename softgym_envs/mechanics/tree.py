@@ -1,7 +1,7 @@
 r"""Trees of rigid bodies as data: bodies, joints, frames, and the constraints that close their loops.
 
 Every joint carries one body, its child, and has at most one coordinate; a body with several joint angles is a chain through
-massless bodies. A number of the description may be the *name* of a constant instead: then its value is part of the vector of
+massless bodies. A number of the description may be the *name* of a parameter instead: then its value is part of the vector of
 parameters that a step takes, and can be identified. Lengths in m, angles in rad, masses in kg; `xyz` and `rpy` place a frame in
 its parent, with R = R_z(yaw) R_y(pitch) R_x(roll) as in URDF.
 """

@@ -44,7 +44,7 @@ def load_tree(path: str | Path) -> Tree:
         parent = "world"
         child = "rod"
         axis = [0.0, 1.0, 0.0]
-        damping = "friction"               # a constant
+        damping = "friction"               # a parameter
         [[frame]]
         name = "tip"
         body = "rod"

@@ -1,4 +1,4 @@
-"""Interface of a space for drawing and driving by hand: its `picture.py` has one value that satisfies `Picture`.
+"""Interface of a system for drawing and driving by hand: its `picture.py` has one value that satisfies `Picture`.
 
 Legend: nx state, nu control, na actions, k trail points, P tracked points.
 """

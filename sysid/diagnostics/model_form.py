@@ -36,7 +36,7 @@ from ..problem.problem import FitProblem
 from .uncertainty import quantile_95
 
 LINEAR_REACH = 0.02
-"""[fit coordinate] Largest move of a constant for which the linear step is used. Poorly determined starts may turn a small
+"""[fit coordinate] Largest move of a parameter for which the linear step is used. Poorly determined starts may turn a small
 change of the model into any move; beyond, the other model is fitted."""
 AGAIN = LevenbergOptions(max_iterations=30, cost_tolerance=1e-6)  # Options of that fit.
 

@@ -26,18 +26,18 @@ from .validation import HorizonError, Trace
 
 @dataclass(frozen=True)
 class Estimate:
-    """One constant after the fit."""
+    """One parameter after the fit."""
 
     name: str
     unit: str
     value: float  # Identified value; for a hidden constant the start value along the directions that are not seen.
-    std: float  # [unit]; infinite if the constant is hidden.
+    std: float  # [unit]; infinite if the parameter is hidden.
     interval: tuple[float, float]
     """95 % confidence, widened by the model's own error (see `.scan`); the bounds if nothing is seen."""
     start: float
     bounds: tuple[float, float]
     at_bound: str  # "lower", "upper" or "".
-    hidden: bool  # Whether the data do not identify the constant: `value` is then no measurement.
+    hidden: bool  # Whether the data do not identify the parameter: `value` is then no measurement.
     assumed: bool = False  # Whether the data say less than the prior: value and interval then come mostly from the prior.
 
     @property
@@ -46,7 +46,7 @@ class Estimate:
         return "" if self.unit == "-" else f" {self.unit}"
 
     def line(self) -> str:
-        """One line for people, without a number for a hidden constant."""
+        """One line for people, without a number for a hidden parameter."""
         if self.hidden and self.interval != self.bounds:
             low, high = self.interval
             return f"{self.name}: not identifiable, within {low:.4g} ... {high:.4g}{self.suffix} (95 %)"

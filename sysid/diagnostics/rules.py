@@ -54,7 +54,7 @@ class Evidence:
     open_loop: tuple[HorizonError, ...]
     compatible: tuple[Compatible, ...] = ()  # Values that the model's own error allows, per constant; empty where it has none.
     whiteness: Whiteness | None = None  # None where residuals are mere rounding.
-    sides: tuple[OneSided | None, ...] = ()  # One-sided bounds, per constant; None for a constant with two sides.
+    sides: tuple[OneSided | None, ...] = ()  # One-sided bounds, per constant; None for a parameter with two sides.
     opened: tuple[LeftOpen, ...] = ()  # Effects of the model's choices on the parameters.
     single: bool = False  # Whether single steps from recorded states were fitted.
     from_measured: bool = False  # Whether fitted predictions start from recorded states.

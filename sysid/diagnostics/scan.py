@@ -26,7 +26,7 @@ from ..least_squares.system import ShootingSystem
 VALUES = 33  # K values per constant, evenly spaced over its range in fit coordinates.
 WHITE_CHANCE = 4.0  # Standard deviations that the persistent part of white noise stays below.
 VAGUE_FACTOR, VAGUE_SHARE = 10.0, 0.5
-"""A constant is unknown if its compatible values span an order of magnitude (log scale), or half of what is allowed."""
+"""A parameter is unknown if its compatible values span an order of magnitude (log scale), or half of what is allowed."""
 
 
 class Compatible(NamedTuple):

@@ -252,7 +252,7 @@ def _second(d: Any) -> str:
     return f"a first fit ended at {end}; this one {how}"
 
 
-MEASURE = "Measure the constant, fit it too, or record motions that show it."
+MEASURE = "Measure the parameter, fit it too, or record motions that show it."
 CODES: dict[str, Code] = {
     "identified": Code("All tests passed.", "Use the parameters.", lambda d: f"{_counted(d)}; {d.why}"),
     "identified_with_reservations": Code(
@@ -295,7 +295,7 @@ CODES: dict[str, Code] = {
         "the stated noise is some {value:.2g} times smaller than the recordings' own",
     ),
     "no_effect": Code(
-        "A constant has no effect on what was measured.",
+        "A parameter has no effect on what was measured.",
         MEASURE,
         lambda d: f"{d.parameter} is not identifiable ({_kind_of_data(d)}): it has no effect on what was measured",
     ),
@@ -309,31 +309,31 @@ CODES: dict[str, Code] = {
         MEASURE,
         "{parameter} is not identifiable: with others fitted anew, every value that is allowed explains these data",
     ),
-    "one_sided": Code("The data bound a constant on one side only.", MEASURE, _one_sided),
+    "one_sided": Code("The data bound a parameter on one side only.", MEASURE, _one_sided),
     "within_model_error": Code(
-        "The error of the model hides a constant.",
-        "Improve the model, or measure the constant.",
+        "The error of the model hides a parameter.",
+        "Improve the model, or measure the parameter.",
         "{parameter} is not identifiable (by this model): from {low:.3g} to {high:.3g}{unit} predictions change "
         "less than the model's own error",
     ),
     "local_minimum": Code(
-        "Another value of one constant fits better.",
+        "Another value of one parameter fits better.",
         "Start there, or use more `starts`.",
         "{parameter} = {value:.3g}{unit} alone fits better than the fit: a local minimum; start there, or use more `starts`",
     ),
     "pressed": Code(
-        "The fit moved a constant without effect to a bound.",
+        "The fit moved a parameter without effect to a bound.",
         "Check the model, or start elsewhere.",
         "{parameter} was pressed to its {side} bound, where nothing of it shows: check the model, or start it elsewhere",
     ),
     "zero": Code(
-        "A constant ended at 0, and the fit is adequate.",
+        "A parameter ended at 0, and the fit is adequate.",
         "Nothing.",
         "{parameter} ended at 0{unit}: the data are explained without any",
     ),
-    "at_bound": Code("A constant ended at a bound.", "Check the model; widen the bounds only with reason.", _at_bound),
+    "at_bound": Code("A parameter ended at a bound.", "Check the model; widen the bounds only with reason.", _at_bound),
     "prior": Code(
-        "The prior says more of a constant than the data.",
+        "The prior says more of a parameter than the data.",
         "Do not count it as measured.",
         "the data say less of {parameter} than was known before: no measurement of these",
     ),

@@ -28,7 +28,7 @@ from softgym_envs.core.simulator import Array
 from ..least_squares.levenberg import triangle
 
 RANK_TOLERANCE = 1e-9  # Singular values below this times the largest, of columns of unit length, are zero to rounding.
-TAKES_PART = 1e-2  # Share of a null direction's unit vector above which a constant takes part in it.
+TAKES_PART = 1e-2  # Share of a null direction's unit vector above which a parameter takes part in it.
 ALONE = 1e-9  # Share of a direction's information outside of one cluster, below which that cluster's residuals show no error.
 NORMAL = float(stats.norm.ppf(0.975))  # Standard deviations of a 95 % interval.
 
@@ -64,7 +64,7 @@ class Combination:
 def analyse(jacobian: Array, variance: float, specs: tuple[ParameterSpec, ...]) -> Identifiability:
     """Singular value analysis of a weighted Jacobian (N, p), priors included, with residual variance s^2.
 
-    Columns are scaled to unit length before the test for zeros: a constant whose channel is predicted exactly, with
+    Columns are scaled to unit length before the test for zeros: a parameter whose channel is predicted exactly, with
     weights of 1e12, must not hide others. A direction is null, too, if its 95 % interval is wider than the allowed range.
     """
     p = jacobian.shape[1]
@@ -266,7 +266,7 @@ class PosteriorParameters:
 
 @dataclass(frozen=True)
 class JointParameters:
-    """Independent distributions over parameters, as of a procedure's stages; the last one wins for a constant in several."""
+    """Independent distributions over parameters, as of a procedure's stages; the last one wins for a parameter in several."""
 
     parts: tuple[ParameterDistribution, ...]
 

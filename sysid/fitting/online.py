@@ -82,7 +82,7 @@ class HorizonResult:
 
     @property
     def determined(self) -> NDArray[np.bool_]:
-        """(p,) whether the last row determines a constant to a tenth of its value."""
+        """(p,) whether the last row determines a parameter to a tenth of its value."""
         return np.asarray(self.std[-1] < 0.1 * np.abs(self.mean[-1]))
 
 

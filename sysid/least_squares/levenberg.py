@@ -332,9 +332,9 @@ def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _
 
 
 def _deviations(rows: Array) -> float:
-    """Largest distance of a constant from the minimum for rows [J r] (N, p + 1), in its standard deviations.
+    """Largest distance of a parameter from the minimum for rows [J r] (N, p + 1), in its standard deviations.
 
-    That is |R^-1 z|_j over the length of row j of R^-1, with J = Q R and z = Q' r; infinite where J does not show a constant.
+    That is |R^-1 z|_j over the length of row j of R^-1, with J = Q R and z = Q' r; infinite where J does not show a parameter.
     """
     p = rows.shape[1] - 1
     factor = triangle(rows)

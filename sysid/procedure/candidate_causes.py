@@ -4,8 +4,8 @@ Where a stage's fit leaves more than noise, it is repeated from its end with the
 beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
 residuals most is named, if it explains the data or lowers them enough (`WORTH`). Else the cause is unknown, also if the
-interval of a freed parameter holds its given value. If no candidate cause is named and the misfit is large, or a constant shows
-nothing
+interval of a freed parameter holds its given value. If no candidate cause is named and the misfit is large, or a parameter
+shows nothing
 at its end, all are tried from the start of the fit, whose end may be a wrong minimum. Parameters stay those of the fit. If none
 is named and the stage has another simulator that leaves less, all are tried in that.
 
@@ -36,7 +36,9 @@ from .search import Search
 BRIEF_TOLERANCE = 1e-5
 """Relative cost tolerance of a fit that shows what another lacks: a sixth of a standard deviation, for 3000 rows."""
 ASTRAY = 2.0  # Misfit above which the end of a fit may be a wrong minimum, which leaves more than a failed test does.
-WIDER = 2.0  # Factor on the width of an interval, with a fixed parameter freed, above which the constant depends on that value.
+WIDER = (
+    2.0  # Factor on the width of an interval, with a fixed parameter freed, above which the parameter depends on that value.
+)
 WORTH, SAID = 0.5, 0.8
 """Largest remaining share of the squared residuals for a candidate cause that does not explain the data to be named, and for
 its effect to be mentioned anyway: parameters unrelated to the cause left 53 and 57 % (measured)."""

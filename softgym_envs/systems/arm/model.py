@@ -216,7 +216,7 @@ def read_elbow(path: str | Path) -> ElbowModel:
 
     Raises:
         FileFormatError: As for `load_arm`.
-        ParameterError: A constant is unknown or out of its bounds.
+        ParameterError: A parameter is unknown or out of its bounds.
         StructureError: It is not such an elbow.
     """
     arm = load_arm(path, "rest_angle")

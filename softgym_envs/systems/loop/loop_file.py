@@ -31,7 +31,7 @@ def read_model(path: str | Path) -> LoopModel:
         hand_xyz = [0.0, 0.0, 0.1]          # frame H on it: the gripper's link is centred there, and lies along its y;
         hand_rpy = [0.0, 0.0, 0.0]          # the loop's plane is y, z, and the clamp is below, along z
 
-    An arm has seven joints that turn, with limits and efforts; their damping is the constant `arm_damping`,
+    An arm has seven joints that turn, with limits and efforts; their damping is the parameter `arm_damping`,
     their dry friction `friction_s0` ...
 
     Raises:

@@ -13,7 +13,7 @@ balls of the tyre's thickness, four to a link. The parameters of the clamp's pos
 
 A state is (q, v): the angles, and the speeds of the physics step that led to them, (q - q before) / dt. The integrator's
 momenta follow from it (`stepping`), and only the integrator needs them: encoders measure q, their differences are v, a
-semi-implicit engine such as MuJoCo has the same v, and tasks read speeds without knowing a constant. Legend: B batch.
+semi-implicit engine such as MuJoCo has the same v, and tasks read speeds without knowing a parameter. Legend: B batch.
 """
 
 from __future__ import annotations

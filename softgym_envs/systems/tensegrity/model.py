@@ -206,7 +206,7 @@ class TensegrityModel:
         A motion that cables damp at the rate a per N s/m, and pull back at a per N/m, has in a step eigenvalues with the sum
         2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4. The largest a is the
         largest eigenvalue of M^-1 J' R J in the rest pose, all cables taut and no rod held; J: rates of the cables' lengths,
-        R: their damping over the constant. Cables that are slack there however their motors turn have no largest values.
+        R: their damping over the parameter. Cables that are slack there however their motors turn have no largest values.
         """
         taut = np.array(self.rest_ratio or (1.0,) * self.num_cables) * float(parameters.rest_length)
         taut *= [getattr(parameters, f"rest_factor{cable}", 1.0) for cable in range(self.num_cables)]

@@ -275,7 +275,7 @@ def read_body(path: str | Path) -> BodyModel:
 
     Raises:
         FileFormatError: As for `load_arm`.
-        ParameterError: A constant is unknown or out of its bounds.
+        ParameterError: A parameter is unknown or out of its bounds.
         StructureError: The system's tasks cannot move it; see `BodyModel` and `muscle_tree`.
     """
     arm = load_arm(path)
