@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format speed claims docs build clean
+.PHONY: help demo fast test check format speed claims docs build clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -18,10 +18,12 @@ demo: $(DEMO)  ## Run the main job at small scale; prints where the report is
 test: check  ## Run all checks and all tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
+fast: check  ## Run all checks and the unit tests: two minutes
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit
+
 check: $(READY)  ## Style, types and layers; prints size and words of the checkout
 	$(BIN)/ruff check && $(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy && $(BIN)/lint-imports --no-logo
 	@$(BIN)/python tests/counts.py
 
 format: $(READY)  ## Put the code into its one format

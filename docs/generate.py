@@ -1,7 +1,7 @@
 """Write the generated documents: environments, diagnostics and systems from the code, task cards from results.
 
 python docs/generate.py            # write the pages that are stale: `make docs`
-python docs/generate.py --check    # list them, and fail; tests/test_packaging.py does this
+python docs/generate.py --check    # list them, and fail; tests/unit/test_packaging.py does this
 """
 
 from __future__ import annotations

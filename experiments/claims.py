@@ -2,7 +2,7 @@
 
     python experiments/claims.py             # write docs/measured.md; nothing is run
     python experiments/claims.py --run       # make claims: first run again what takes under a minute, 15 minutes in all
-    python experiments/claims.py --stamp     # after a change that keeps behaviour bit for bit, as tests/test_golden.py says
+    python experiments/claims.py --stamp     # after a change that keeps behaviour bit for bit, as test_golden.py says
 
 An experiment of docs/claims.toml has a title, a part of the page, a command, its seconds on two cores, the modules that its
 figures depend on, and figures: what it is, its text, its value as an expression of `n` (results/<experiment>/numbers.json), and

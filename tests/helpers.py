@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import resource
 import subprocess
 import sys
@@ -74,6 +75,13 @@ def run_limited(command: Sequence[Any], *, seconds: int, **options: Any) -> subp
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HUNG, preexec_fn=limit, **options)
+
+
+def run(*command, cwd, seconds=300, **env):
+    """Output of a command that may take so much processor time; the clock of a busy machine does not count."""
+    result = run_limited(command, seconds=seconds, cwd=cwd, env={**os.environ, **env})
+    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
 
 
 def urdf(tree: Any) -> str:

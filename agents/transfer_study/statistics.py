@@ -52,7 +52,7 @@ def mean_of_runs(scores: Array) -> Interval:
     Data sets and seeds both vary, so the variance of the mean is the sum of what each of them shows. Noise of single runs
     counts twice in it: intervals are rather too wide. The degrees of freedom are those of the fewer of them. Runs that are
     all equal have no interval.
-    Simulated coverage stands in tests/test_study_statistics.py.
+    Simulated coverage stands in tests/unit/test_study_statistics.py.
 
     >>> print(mean_of_runs(np.array([[1.0, 2.0, 3.0]])))
     2 [-0.484, 4.48]

@@ -3,7 +3,7 @@
 Legend: B batch, T horizon (control steps), nx state, n tangent, nu control, np parameters. Batch axis first, always;
 float64, SI, rad. One control step holds the control for `substeps` physics steps of `dt` seconds.
 
-Promises, tested in tests/test_contract.py for every simulator:
+Promises, tested in tests/integration/test_contract.py for every simulator:
 
 1. *Pure*: arguments are not written to; the same arguments give the same numbers, bit for bit.
 2. *Complete state*: a state is all there is; restoring it reproduces the future bit for bit.

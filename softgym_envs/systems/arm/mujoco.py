@@ -11,7 +11,7 @@ Geometry, masses, forces, optimal and slack lengths, time constants are the same
 * Springs at the ends of the elbow's range begin sharply, ours over 0.02 rad.
 * Steps are implicitfast Euler steps of 1 ms, of first order.
 
-Tendons and moment arms are the same to rounding (`tests/test_arm_elbow.py`).
+Tendons and moment arms are the same to rounding (`tests/integration/test_arm_elbow.py`).
 
 MuJoCo has no pneumatic muscles. Their force is p (3 l^2 - b^2) times a constant (`pneumatic`): p times the rising part of a
 MuJoCo muscle's force-length curve, which is a parabola about l = 0 where `lmin` is 0, less p times a fixed gain. So each is two

@@ -86,7 +86,7 @@ def test_damaged_files_of_warp_itself_are_compiled_anew(tmp_path):
         return done.stdout.splitlines()[-1:], done.stderr
 
     (tmp_path / "rows.py").write_text(ROWS)
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     environment = {**os.environ, "WARP_CACHE_PATH": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join([root, *sys.path])}
     assert run()[0] == run()[0] == ["[2.0, 2.0, 2.0]"]
     (path,) = (tmp_path / "cache").rglob("*.o")
@@ -189,7 +189,7 @@ def test_without_a_home_caches_are_temporary(tmp_path):
     """No kernel is compiled here: Warp starts, and Numba's functions find a place."""
     code = "import softgym_envs.engines.warp.engine, warp; print(warp.config.kernel_cache_dir)"
     none = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "WARP_CACHE_PATH": "/proc/none", "TMPDIR": str(tmp_path)}
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     environment = {**os.environ, **none, "PYTHONPATH": os.pathsep.join([root, *sys.path])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

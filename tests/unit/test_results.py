@@ -15,7 +15,7 @@ from agents.transfer_study.document import read_study
 from agents.transfer_study.report import markdown
 from softgym_envs.core.files import read_json
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 TABLES = load_script("experiments/tables.py")
 STUDIES = {path.parent.name: read_json(path) for path in RESULTS.glob("*/numbers.json") if "study" in read_json(path)}

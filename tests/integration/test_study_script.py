@@ -21,7 +21,7 @@ from softgym_envs.core.task import load
 from softgym_envs.systems import system, systems
 from softgym_envs.systems.vine.obstacles import to_local
 
-STUDIES = Path(__file__).parents[1] / "experiments"
+STUDIES = Path(__file__).parents[2] / "experiments"
 
 
 # --- the script ---------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_the_elbow_converges_in_second_order() -> None:
     assert (found >= 1.9).all(), found
 
 
-TABLE = Path(__file__).parents[1] / "docs/explanation/loop.md"
+TABLE = Path(__file__).parents[2] / "docs/explanation/loop.md"
 SCENES = {
     "loop": (LoopSimulator(), 0.05, 6, 1e-4),
     "upper body": (BodySimulator(), 0.02, 25, 1e-4),

@@ -21,7 +21,7 @@ from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError
 from softgym_envs.envs.player import PlayOptions
 from softgym_envs.systems import tasks
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = "import sys; sys.modules.update(torch=None, mujoco=None, stable_baselines3=None); "
 """Start of a program in which importing these raises ImportError."""
 

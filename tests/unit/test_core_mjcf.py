@@ -126,7 +126,7 @@ def elbow(folder: Path) -> str:
 
 
 def test_what_a_task_draws_and_a_world_lacks_stays_as_it_was_built(tmp_path: Path) -> None:
-    with pytest.warns(SimulationWarning, match="has no constant payload, which the task draws"):
+    with pytest.warns(SimulationWarning, match="has no parameter payload, which the task draws"):
         env = gym.make("ArmHold-v0", backend=elbow(tmp_path))
     env.reset(seed=0)
     assert np.isfinite(env.step(env.action_space.sample())[0]).all()

@@ -23,7 +23,7 @@ from softgym_envs.systems import system_of_task
 TEACHING = load_script("experiments/policies/teaching.py")
 Imitation, Lesson, SideBySide = TEACHING.Imitation, TEACHING.Lesson, TEACHING.SideBySide
 carried, imitate = TEACHING.carried, TEACHING.imitate
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ID, STEPS = "softgym_envs:TensegrityRoll-v0", 4
 OWN = system_of_task(ID).learning_of("TensegrityRoll-v0", "ppo")
 SAME = {"net_arch": {"pi": [48, 48], "vf": [48, 48]}}

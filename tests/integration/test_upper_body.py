@@ -215,7 +215,7 @@ def test_bad_trees_are_named(tmp_path: Path):
 
 def test_a_users_arm_reaches_too():
     """Two joints in a plane, from a file."""
-    path = Path(__file__).parent / "data/models/upper_body.toml"
+    path = Path(__file__).parents[1] / "data/models/upper_body.toml"
     for backend in ("native", "mujoco"):
         assert success(backend, reach, rows=16, model=str(path)) >= 0.8
 

@@ -11,7 +11,7 @@ from helpers import load_script
 from softgym_envs.core.files import read_json, read_toml
 from softgym_envs.systems import systems, tasks
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_vine_and_its_mujoco_model_are_timed_as_one_robot_that_leans_on_something():

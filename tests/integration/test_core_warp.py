@@ -72,5 +72,5 @@ def test_later_versions_are_asked(version):
 
 
 def test_the_oldest_version_is_that_of_the_package():
-    text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'"warp-lang>={OLDEST}"' in text

@@ -70,7 +70,7 @@ def within(seconds, condition):
 def began(tmp_path, *arguments):
     (tmp_path / "study.py").write_text(STUDY)
     command = [sys.executable, str(tmp_path / "study.py"), str(tmp_path), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background

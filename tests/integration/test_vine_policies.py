@@ -10,7 +10,7 @@ from agents.learning.evaluation import evaluate
 from agents.learning.policy import load_policy, observed_with
 from softgym_envs.systems import system
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROWS = 12
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 

@@ -12,7 +12,7 @@ from softgym_envs.core.files import read_json
 from softgym_envs.systems import tasks
 
 GENERATE = load_script("docs/generate.py")
-FOLDER = Path(__file__).parents[1] / "results" / "task_cards"
+FOLDER = Path(__file__).parents[2] / "results" / "task_cards"
 FILES = {path.stem: read_json(path) for path in FOLDER.glob("*.json")}
 CARDS = {env_id: card["runs"] for env_id, card in FILES.items()}
 IDS = [task.id for task in tasks()]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from helpers import load_script
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CLAIMS = load_script("experiments/claims.py")
 ENTRIES = {name: entry for name, entry in CLAIMS.claims().items() if name != "about"}
 

@@ -102,7 +102,7 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_child_computes_while_another_thread_holds_every_lock(setup, tmp_path):
     script = tmp_path / "fork.py"
     script.write_text(FORK.format(setup=setup))
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}  # for `oracles`
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))}  # for `oracles`
     with subprocess.Popen(
         [sys.executable, str(script)], env=environment, stderr=subprocess.PIPE, start_new_session=True, text=True
     ) as process:

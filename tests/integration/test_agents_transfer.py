@@ -24,7 +24,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
-STUDIES = Path(__file__).parents[1] / "experiments"
+STUDIES = Path(__file__).parents[2] / "experiments"
 
 
 # --- studies ------------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_a_policy_drives_until_tab_is_pressed(tmp_path):
 
 def test_a_policy_that_observes_its_last_actions_is_played_without_being_told(play, tmp_path):
     """What it observes stands in the .json beside it."""
-    policy = Path(__file__).parents[1] / "agents/policies/TensegrityRoll-v0.npz"
+    policy = Path(__file__).parents[2] / "agents/policies/TensegrityRoll-v0.npz"
     options = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=12, record=tmp_path / "a.gif")
     assert run_main(play, play.Args("TensegrityRoll-v0", policy=policy, options=options)) == 0
 

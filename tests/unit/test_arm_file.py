@@ -28,7 +28,7 @@ from softgym_envs.systems.arm.procedure import PROCEDURE
 from softgym_envs.systems.upper_body.model import read_body
 from sysid.procedure.run import run_procedure
 
-MINE = Path(__file__).parent / "data/models/arm.toml"
+MINE = Path(__file__).parents[1] / "data/models/arm.toml"
 
 
 def test_an_elbow_drawn_otherwise_is_the_same_elbow():

@@ -11,7 +11,7 @@ from softgym_envs.core.files import read_json
 from softgym_envs.envs.player import PlayOptions
 from softgym_envs.systems import tasks
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 POLICIES = sorted((ROOT / "agents/policies").glob("*.npz"))
 
 
