@@ -253,7 +253,7 @@ def test_a_straight_slide_between_two_edges_is_explained(script, tmp_path):
 def test_what_record_wrote_of_a_block_is_fitted_by_the_engine_that_it_is_of(script, tmp_path):
     """Not by the rounder cone of a laboratory's stage."""
     recorder = load_script("scripts/record.py")
-    assert recorder.main(recorder.Args("block", out=tmp_path / "pulled.h5")) == 0
+    assert not recorder.main(recorder.Args("block", out=tmp_path / "pulled.h5"))
     assert run_script(script, "block", "--data", tmp_path / "pulled.h5", "--out", tmp_path) == 0
     found = json.loads((tmp_path / "fit.json").read_text())["estimates"][0]
     assert abs(found["value"] - BlockParameters().friction) < 4 * found["std"] < 0.01
