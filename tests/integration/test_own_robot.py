@@ -27,7 +27,7 @@ def written(path: Path, model: TensegrityModel, parameter_values: dict[str, Any]
     """The model as a user writes it."""
     lines = [f'name = "{model.name}"', f"actuated = {list(model.actuated)}", "cap_radius = 0.01", "rod_radius = 0.005"]
     if parameter_values:
-        lines += ["[parameter_values]", *(f"{name} = {value}" for name, value in parameter_values.items())]
+        lines += ["[parameters]", *(f"{name} = {value}" for name, value in parameter_values.items())]
     lines += ["[nodes]", *(f"n{i} = {node.round(3).tolist()}" for i, node in enumerate(model.nodes))]
     for r in range(model.num_rods):
         lines += ["[[rods]]", f'nodes = ["n{2 * r}", "n{2 * r + 1}"]']
@@ -55,7 +55,7 @@ def test_a_robot_of_my_own_finds_its_form_with_the_constants_that_i_give(small: 
     with pytest.raises(StructureError, match="all cables slack: rest_length"):
         gym.make("TensegrityRoll-v0", model=small)
     mine = TensegrityParameters(**SMALL)
-    params = mine.save(tmp_path / "parameter_values.toml") if as_file else mine
+    params = mine.save(tmp_path / "parameters.toml") if as_file else mine
     env = gym.make("TensegrityRoll-v0", model=str(small), params=params)
     assert tensions(env).min() > 1.0
     env.reset(seed=0)
