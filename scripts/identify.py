@@ -74,7 +74,7 @@ def main(args: Args) -> int:
     with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as given["progress"]:
         found = identify(**of(identify))
     if args.gif is not None:
-        robot: Any = system(args.system).simulator(args.model, parameter_values=args.initial_guess)
+        robot: Any = system(args.system).simulator(args.model, parameters=args.initial_guess)
         seen = found.stages[-1].fit.trace
         print("picture:", write_overlay(args.gif, robot, seen.names, seen.times, seen.fitted, seen.measured))
     return 2 if found.unusable else 0

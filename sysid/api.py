@@ -80,13 +80,13 @@ def record(
     if not declared.procedure:
         raise OptionError(f"system {declared.name!r} has no procedure: nothing says what to record")
     procedure: Procedure = load_object(declared.procedure)
-    drawn = declared.simulator(model, parameter_values=parameters)
+    drawn = declared.simulator(model, parameters=parameters)
     camera = sensor_from_text(sensor.split() if isinstance(sensor, str) else sensor)
     if dt is None and camera.rate and backend == NATIVE:
         dt = procedure.step_of(1.0 / camera.rate, drawn.dt)
     own = procedure.options if backend == NATIVE else {}  # as `identify` fits
     ground_truth = declared.simulator(
-        model, backend=backend, dt=dt, options={**own, **(options or {})}, parameter_values=parameters
+        model, backend=backend, dt=dt, options={**own, **(options or {})}, parameters=parameters
     )
     if isinstance(parameters, (str, Path)):
         file, usual = parameters, ground_truth.default_parameters

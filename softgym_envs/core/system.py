@@ -103,12 +103,12 @@ class System:
         found: Mapping[str, Any] = load(self.controllers).get(task_id, {}) if self.controllers else {}
         return found
 
-    def model(self, given: Any = None, parameter_values: GivenParameters | None = None) -> Any:
+    def model(self, given: Any = None, parameters: GivenParameters | None = None) -> Any:
         """A structure by its name, from a TOML file, or the given one itself; None: the system's first.
 
         Args:
             given: Name, path or structure.
-            parameter_values: Parameters for the rest pose of a structure from a file; None: its own.
+            parameters: Parameters for the rest pose of a structure from a file; None: its own.
 
         Raises:
             OptionError: Neither a name nor a TOML file of this system.
@@ -120,7 +120,7 @@ class System:
                 return load(self.models[str(given)])()
             if self.read_model and str(given).endswith(".toml"):
                 read = load(self.read_model)(given)
-                return load(self.settle)(read, parameter_values) if self.settle else read
+                return load(self.settle)(read, parameters) if self.settle else read
         kind = type(load(next(iter(self.models.values())))())
         if isinstance(given, kind):
             return given
@@ -135,7 +135,7 @@ class System:
         dt: float | None = None,
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
-        parameter_values: GivenParameters | None = None,
+        parameters: GivenParameters | None = None,
     ) -> Simulator:
         """A world of this robot: our engine, or a ground truth.
 
@@ -147,12 +147,12 @@ class System:
             dt: Physics step [s]; None: the backend's own.
             device: "cpu", or a CUDA device for our engine.
             options: Further keywords of the backend.
-            parameter_values: As for `model`.
+            parameters: As for `model`.
 
         Raises:
             OptionError: Unknown backend or option, a device that it cannot use, or a world with other states.
         """
-        model, kind = self.model(model, parameter_values), self._entry_point(backend)
+        model, kind = self.model(model, parameters), self._entry_point(backend)
         if not isinstance(options or {}, Mapping):
             raise OptionError(f"options is {options!r}, expected a mapping of keywords to values")
         keywords: dict[str, Any] = dict(options or {})
