@@ -85,9 +85,7 @@ def record(
     if dt is None and camera.rate and backend == NATIVE:
         dt = procedure.step_of(1.0 / camera.rate, drawn.dt)
     own = procedure.options if backend == NATIVE else {}  # as `identify` fits
-    ground_truth = declared.simulator(
-        model, backend=backend, dt=dt, options={**own, **(options or {})}, parameters=parameters
-    )
+    ground_truth = declared.simulator(model, backend=backend, dt=dt, options={**own, **(options or {})}, parameters=parameters)
     if isinstance(parameters, (str, Path)):
         file, usual = parameters, ground_truth.default_parameters
         parameters = type(usual).load(file, usual)
