@@ -1,5 +1,6 @@
 """What stands before kernels in place of Warp's own loops and arrays (`engines/warp/plain.h`)."""
 
+import os
 import sys
 from dataclasses import replace
 
@@ -66,9 +67,12 @@ def walled_rollouts():
     return found
 
 
+HELPERS = os.path.dirname(os.path.dirname(__file__))
+
+
 @pytest.mark.parametrize("what", ["inside", "-1", "3"])
 def test_indices_are_inside_their_arrays_and_one_outside_is_noticed_where_asked(what):
-    run = run_limited([sys.executable, __file__, what], seconds=300)
+    run = run_limited([sys.executable, __file__, what], seconds=300, env={**os.environ, "PYTHONPATH": HELPERS})
     noticed = run.returncode != 0 and "inside(a, 1, j)" in run.stderr
     assert run.returncode == 0 if what == "inside" else noticed, run.stderr
 

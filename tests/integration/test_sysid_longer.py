@@ -126,7 +126,7 @@ def left_over(problem: FitProblem, rows: int) -> tuple[Segments, WeightedResidua
 def test_the_limit_of_longer_segments_is_that_of_its_rate_of_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is the same at all lengths, so that at most the sum of three rates fails; the limit is steadier than a quantile."""
     sets, draws, alarm = 50, segment_length_test.GROWTH_DRAWS, ALARM / len(segment_length_test.FACTORS)
-    monkeypatch.setattr(segment_length_test, "DRAWS", sets * draws)
+    monkeypatch.setattr(segment_length_test, "GROWTH_DRAWS", sets * draws)
     monkeypatch.setattr(segment_length_test, "NUMBERS", 10**12)  # all draws at once, in one order
     (film,) = from_markers(PERIOD / 10, 0)
     taken = TrajectorySet((replace(film.window(0.0, 2.4), substeps=10),))

@@ -14,6 +14,7 @@ from test_sysid_script import FREE, GROUND_TRUTH, PROCEDURE, SPRING
 
 import sysid
 from softgym_envs.core.errors import FileFormatError, OptionError
+from softgym_envs.core.procedure import Causes
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid.problem import deadline
 from sysid.procedure.search import Search
@@ -54,7 +55,7 @@ def test_all_is_tried_or_nothing_where_that_is_asked_for() -> None:
 
 def test_parameters_are_the_same_however_long_causes_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spring with twice the mass of the fit's: without a search that is not known, and the report says so."""
-    stage = replace(PROCEDURE.from_recordings, free=FREE[:2], candidate_causes=CAUSES)  # type: ignore[type-var]
+    stage = replace(PROCEDURE.from_recordings, free=FREE[:2], causes=Causes(CAUSES))  # type: ignore[type-var]
     monkeypatch.setattr("test_sysid_script.PROCEDURE", replace(PROCEDURE, from_recordings=stage))
     seen = record(Spring(), replace(GROUND_TRUTH, gain=1.0), count=2, noise=0.002)
     guess = SpringParameters(mass=4.0, gain=1.0)
