@@ -79,7 +79,7 @@ def system_page(system: System) -> str:
         f"{system.summary[0].upper()}{system.summary[1:]}.\n",
         *(
             f"![{name}](../../images/{name}.gif)\n"
-            for name in (system.name, *system.models)
+            for name in dict.fromkeys((system.name, *system.models))
             if (IMAGES / f"{name}.gif").exists()
         ),
         f"Models: {', '.join(f'`{name}`' for name in system.models)}{files}.",
