@@ -142,7 +142,7 @@ def train(
         params: Parameters of the backend.
         steps: Control steps of all rows together, rounded up to whole updates.
         algorithm: "ppo" or "sac".
-        backend: World of the training.
+        backend: Simulator of the training.
         num_envs: Rows; None: 64 for PPO, 16 for SAC.
         seed: Seed of everything.
         episodes: Episodes of each evaluation.
@@ -214,7 +214,7 @@ def evaluate(
         policy: A `Network`, a function from observations (B, no) to actions (B, na), a file (policy.zip of PPO, A2C or SAC
             with an MLP, or .npz), "pretrained", or None: no action.
         id: Environment.
-        backend: World of the episodes; "": the system's first ground truth.
+        backend: Simulator of the episodes; "": the system's first ground truth.
         params: Parameters of the backend.
         episodes: Number of episodes.
         seed: Seed of the first one; no training starts from it.

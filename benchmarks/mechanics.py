@@ -3,9 +3,8 @@
 One process, times of its processors (other load does not count, but slows them: lines of environments are the best of 20
 rounds). CasADi solves the same equations, and its states are compared: SX, interpreted, `rootfinder("newton")` with its own
 derivatives. MuJoCo moves the system's MuJoCo model for the same 50 ms of random torques, in steps of 2 ms, its coarsest stable
-ones
-(ours: 10 ms). Control steps of `LoopReach-v0` (50 ms, random actions) are made with Gymnasium; with the resets counted they
-include all that an agent waits for. Those of rows are by the clock, on all cores: the median of rounds.
+ones (ours: 10 ms). Control steps of `LoopReach-v0` (50 ms, random actions) are made with Gymnasium; with the resets counted
+they include all that an agent waits for. Those of rows are by the clock, on all cores: the median of rounds.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def page() -> str:
         more = [f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})" for path in kept]
         lines += [f"### {entry['title']}", ""]
         if stale(entry):
-            lines += [f"**Stale**, made at commit `{entry['made']}`.", ""]
+            lines += ["**Stale**" + (f", made at commit `{entry['made']}`" if entry["made"] else "") + ".", ""]
         where = f" ({', '.join(more)})" if more else ""
         lines += [f"`{entry['command'].replace('OUT', 'runs/again')}`{where}", "", "| what | value |", "|---|---|"]
         lines += [f"| {figure['what']} | {figure['text']} |" for figure in entry["figures"]]

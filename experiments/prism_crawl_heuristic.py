@@ -2,7 +2,7 @@
 
     python experiments/prism_crawl_heuristic.py --again  # from the factors of the code
     python experiments/prism_crawl_heuristic.py --scratch  # from zero
-    python experiments/prism_crawl_heuristic.py  # continues from results/prism_crawl_heuristic/numbers.json
+    python experiments/prism_crawl_heuristic.py  # continues from --out, if that file is there
 
 Every candidate crawls from the same random poses; every row has parameters of its own, drawn narrowly. Six of eleven rows have
 the contact mode "patch" with our engine's values for soft contacts, the rest "stick" and the default parameters. A row's

@@ -4,12 +4,10 @@
     python experiments/superball_identify_cables_mismatch2.py --seeds 300 --level 3
 
 A ground truth is the mismatched model of a level, driven with a rod held for 5 s before the cameras of `lab` (120 Hz, 2 mm,
-gaps, outliers,
-late). The system's procedure is run twice from its guess, a factor of 3 off. Errors are those of the nodes, root mean square, 1
-s
-ahead from exact states of another recording; commands are taken to act at once. For comparison: the parameters about which the
-ground truth was drawn, and those with its drawn factors. Finished ground truths are not run again. Writes numbers.json and
-table.md into results/superball_identify_cables_mismatch2; times are those of a processor.
+gaps, outliers, late). The system's procedure is run twice from its guess, a factor of 3 off. Errors are those of the nodes,
+root mean square, 1 s ahead from exact states of another recording; commands are taken to act at once. For comparison: the
+parameters about which the ground truth was drawn, and those with its drawn factors. Finished ground truths are not run again.
+Writes numbers.json and table.md into results/superball_identify_cables_mismatch2; times are those of a processor.
 """
 
 from __future__ import annotations

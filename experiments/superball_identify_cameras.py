@@ -4,12 +4,10 @@
     python experiments/superball_identify_cameras.py --seeds 101 102 --level 2
 
 A ground truth is the MuJoCo model (level 0: as drawn; level 2: with mismatches), its body driven with a rod held, as the
-system's
-procedure says, 5 s, and thrown, 5 s. `softgym-envs record tensegrity --backend mujoco --sensor lab` is what cameras saw: 120
-Hz, 2 mm, 5 % of the points lost, 1 % elsewhere, 20 ms late. `softgym-envs identify tensegrity --data FILE` starts from the
-procedure's
-guess, a factor of 3 off in every parameter. Finished ground truths are not run again. Writes numbers.json and table.md into
-results/superball_identify_cameras; times are those of a processor.
+system's procedure says, 5 s, and thrown, 5 s. `softgym-envs record tensegrity --backend mujoco --sensor lab` is what cameras
+saw: 120 Hz, 2 mm, 5 % of the points lost, 1 % elsewhere, 20 ms late. `softgym-envs identify tensegrity --data FILE` starts from
+the procedure's guess, a factor of 3 off in every parameter. Finished ground truths are not run again. Writes numbers.json and
+table.md into results/superball_identify_cameras; times are those of a processor.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 python experiments/upper_body_reach_muscles.py  # minutes; writes results/upper_body_reach_muscles, continues where it was
 python experiments/upper_body_reach_muscles.py --seed 1 --scatter 0.1 --out results/upper_body_reach_muscles_other_guesses
 
-As `upper_body.py` with torques, but 14 muscles move the right arm: 12 angles and speeds, 14 activations; 14 excitations and 6
+As `upper_body_reach_optimal_control.py` with torques, but 14 muscles move the right arm: 12 angles and speeds, 14 activations;
+14 excitations and 6
 torques; 50 time nodes. Goals are those of the task with muscles, which these can hold. It starts from minimum jerk and inverse
 dynamics, whose torques are shared among muscles. Where a muscle begins to wrap, its path is rounded over `ROUNDING`: at the
 kinks of moment arms Newton's steps oscillate. Times are processor seconds.

@@ -28,7 +28,7 @@ LATER = 0.02
 
 
 def subcommands() -> dict[str, str]:
-    """Verb -> summary in its file; nothing is imported."""
+    """Subcommand -> summary in its file; nothing is imported."""
     found = {}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -45,14 +45,14 @@ def usage() -> str:
     )
 
 
-def load_verb(name: str) -> ModuleType:
+def load_subcommand(name: str) -> ModuleType:
     """Module of a subcommand: a sibling of this one, in the installed package and in a checkout."""
     return importlib.import_module(f".{name}", __package__) if __package__ else importlib.import_module(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns its exit code: 2 for bad input or no such subcommand, 130 after Ctrl-C or SIGTERM."""
-    return guarded(lambda: run_verb(list(sys.argv[1:] if arguments is None else arguments)))
+    return guarded(lambda: run_subcommand(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -95,7 +95,7 @@ def in_flags(text: str) -> str:
     return as_flags(text)
 
 
-def run_verb(given: Sequence[str]) -> int:
+def run_subcommand(given: Sequence[str]) -> int:
     """Body of `main`."""
     if not given or given[0] in ("-h", "--help"):
         print(usage())
@@ -116,7 +116,7 @@ def run_verb(given: Sequence[str]) -> int:
     except ImportError:
         print('the subcommands need tyro: pip install ".[scripts]" in a clone of the repository', file=sys.stderr)
         return 2
-    module = load_verb(given[0])
+    module = load_subcommand(given[0])
     if (here := str(Path.cwd())) not in sys.path:  # location of a user's own "module:function"
         sys.path.append(here)
     args = tyro.cli(module.Args, args=given[1:], prog=f"softgym-envs {given[0]}", description=module.__doc__)

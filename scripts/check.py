@@ -10,7 +10,6 @@ All commands: softgym-envs --help
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -37,7 +36,3 @@ def main(args: Args) -> int:
         print(f"FAILED {what}\n       {fault}" if fault else f"ok     {what}", flush=True)
     print(f"{args.system}: {f'{faults} faults' if faults else 'all is well'}")
     return int(faults > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))

@@ -1,14 +1,14 @@
 """The main job at small scale, in two to three minutes: record, identify, plan, transfer, report.
 
     softgym-envs demo TensegrityRoll-v0        # a SUPERball rolls: make demo
-    softgym-envs demo VineGrow-v0              # any id that its system declares a study of
+    softgym-envs demo VineGrow-v0              # any id with a transfer task
 
 1. Record the system's experiments on the ground truth, one recording of each.
 2. Identify the native engine by the system's procedure: by its stages that fit single steps, if there are any.
 3. Plan with iLQG in the identified engine, without the ground truth.
 4. Run the plan on the ground truth from the same start: cost there against cost here is the gap.
-5. Replan at every control step, by sampling in the identified engine from the ground truth's state: feedback closes most of the
-gap. 6. Write a report page with the table, the fits, a plot and a side-by-side video.
+5. Replan at every control step, by sampling in the identified engine from the true state: feedback closes most of the gap.
+6. Write a report page with the table, the fits, a plot and a side-by-side video.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Args:
     """Options of the demonstration."""
 
     id: Annotated[str, tyro.conf.Positional]
-    """Environment id whose system declares a study of it."""
+    """Environment id with a transfer task."""
     backend: str = ""
     """The ground truth: one of the system's, "package.module:function" or a .toml file; none: the system's first."""
     seed: int = 0

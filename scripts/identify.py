@@ -37,7 +37,7 @@ class Args:
     controls: Path | None = None  # Wide CSV with the controls, for recordings without; the same times.
     meters_per_pixel: float | None = None  # Scale of tracked points in pixels.
     flip_y: bool = False  # The recordings are in image coordinates, y down.
-    stage: str | None = None  # Stage of the procedure; none: all, or the one for a laboratory's recordings.
+    stage: str | None = None  # Stage of the procedure; none: all, or the one for unlabelled recordings.
     free: tuple[str, ...] = ()  # Parameters to identify; none: the stage's.
     method: str | None = None  # Method, one of `sysid.METHODS`; none: the stage's.
     settings: tuple[str, ...] = ()  # Settings of the method, as starts=3 errors=clustered levenberg={cost_tolerance=1e-6}.

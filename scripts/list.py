@@ -1,7 +1,7 @@
 """List the systems: models, environments, ground truths, and the parameters that can be identified.
 
     softgym-envs list            # every system in a few lines
-    softgym-envs list vine       # one system, constant by constant
+    softgym-envs list vine       # one system, parameter by parameter
     softgym-envs list vine --states    # and the entries of its engine's state and control
 
 All subcommands: softgym-envs --help
@@ -69,7 +69,3 @@ def main(args: Args) -> int:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))

@@ -9,7 +9,6 @@ All commands: softgym-envs --help
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +33,3 @@ def main(args: Args) -> int:
     print("\n".join(map(str, new_system(args.name, args.folder))))
     print(f"Next: pip install -e {args.folder / args.name}; softgym-envs check {args.name}; see docs/tutorials/add_a_system.md")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Args, description=__doc__)))

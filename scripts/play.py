@@ -33,7 +33,7 @@ class Args:
     env: Annotated[str, tyro.conf.Positional]
     """Id of the environment."""
     backend: str = "native"
-    """Our engine, a ground truth of the system such as "mujoco", or "package.module:function"."""
+    """"native", a ground truth of the system such as "mujoco", or "package.module:function"."""
     model: str | None = None
     """Robot of the system: a name, or a TOML file of your own."""
     keyword: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Measure control steps per second of every environment beside its ground truth (processor time), and in batches (wall time).
+"""Measure control steps per second of every environment and of its ground truth (processor time), and in batches (wall time).
 
 softgym-envs speed --system vine         # one system; without it every id, a few minutes
 """

@@ -6,9 +6,9 @@
     softgym-envs transfer runs/transfer_superball_roll_mpc  # a folder: its report again, from the runs that are there
 
 A study is a TOML file: a system and a task, conditions, budgets, seeds, thresholds; see `agents.transfer_study.document` and
-experiments/.
-Results go to runs/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
-written there before the first run. Stop it with Ctrl-C; the same command continues it. In Python: `agents.transfer`.
+experiments/. Results go to runs/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its
+thresholds are written there before the first run. Stop it with Ctrl-C; the same command continues it. In Python:
+`agents.transfer`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The jobs of a user of `sysid`: `record`, `load`, `identify`. The commands `softgym-envs record` and `identify` are these.
+"""The jobs of a user of `sysid`: `record`, `load`, `identify`. The subcommands `record` and `identify` call them.
 
 A system is named as in `softgym_envs.systems`: "vine", or "package.module:SYSTEM" of your own.
 """
@@ -51,7 +51,7 @@ def record(
     sensor: str | Sequence[str] = (),
     seed: int = 0,
 ) -> TrajectorySet:
-    """Record a system's experiments on our engine, on MuJoCo, or on a simulator of your own.
+    """Record a system's experiments in the native engine, on MuJoCo, or on a simulator of your own.
 
     Args:
         system: Name of the system.
@@ -113,8 +113,8 @@ def _require_numbers(recording: Trajectory) -> None:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise DataError(
-            f"{recording.metadata[EXPERIMENT]}: the world gives {recording.values[row, column]} for {recording.names[column]} "
-            f"at {recording.times[row]:g} s"
+            f"{recording.metadata[EXPERIMENT]}: the simulator gives {recording.values[row, column]} for "
+            f"{recording.names[column]} at {recording.times[row]:g} s"
         )
 
 
@@ -189,7 +189,7 @@ def identify(
     """Identify the parameters of a system from recordings.
 
     Recordings that name their experiment, as those of `record` do, are fitted stage by stage, as the system's procedure says.
-    Others are fitted by its stage for a laboratory, or by `stage`.
+    Others are fitted by its stage `from_recordings`, or by `stage`.
 
     Args:
         system: Name of the system.

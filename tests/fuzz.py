@@ -2,10 +2,9 @@
 
     python tests/fuzz.py --minutes 120        # prints what it finds; test_fuzz.py runs the same entry points for seconds
 
-A entry point is a function of a folder and a `Draw`, which makes its input: bytes of a good file that are flipped, cut or
-doubled; a
-good document whose entries are renamed, removed, doubled or replaced; arguments from a list of nasty values. Systems are those
-of the list.
+An entry point is a function of a folder and a `Draw`, which makes its input: bytes of a good file that are flipped, cut or
+doubled; a good document whose entries are renamed, removed, doubled or replaced; arguments from a list of nasty values. Systems
+are those of the list.
 """
 
 from __future__ import annotations
@@ -291,7 +290,7 @@ STUDY: dict[str, Any] = {
     "name": "s", "kind": "plan", "conditions": ["zero", "nominal", "ground_truth"], "budgets": [400, 200], "curve": [],
     "repeats": {"seeds": 1},
     "case": {"system": "r", "task": "t", "stages": {"a": {"b": 1}}},
-    "thresholds": [{"condition": "nominal", "quantity": "share", "limit": 0.5}],
+    "thresholds": [{"condition": "nominal", "quantity": "score", "limit": 0.5}],
 }  # fmt: skip
 RECORD = {
     "cost": 1.0,
@@ -320,7 +319,7 @@ def study_file(folder: Path, draw: Draw) -> None:
 
 
 FOLDER = Study("s", "plan", ("zero", "nominal", "identified", "ground_truth"), (100,), repeats=Repeats(1, 2), thresholds=(
-    Threshold("identified", "share", 0.5), Threshold("identified", "improvement", 0.5, "nominal"),
+    Threshold("identified", "score", 0.5), Threshold("identified", "improvement", 0.5, "nominal"),
 ))  # fmt: skip
 
 
@@ -607,11 +606,11 @@ def entry_points() -> dict[str, Callable[[Path, Draw], None]]:
     return found
 
 
-# --- the diagnostic ------------------------------------------------------------------------------------------------------
+# --- checking one input ---------------------------------------------------------------------------------------------------
 
 
 def check(entry_point: Callable[[Path, Draw], None], draw: Draw) -> None:
-    """One input through a entry point.
+    """One input through an entry point.
 
     Raises:
         AssertionError: It took too long or too much memory, or the message is no sentence.

@@ -45,22 +45,23 @@ class Threshold:
     """
 
     condition: str
-    quantity: Literal["share", "improvement"]
-    """share of the oracle's gain over doing nothing; improvement: share of pairs of the same seed better than `versus`"""
+    quantity: Literal["score", "improvement"]
+    """score: (C_none - C) / (C_none - C_oracle) of the costs C; improvement: share of pairs of the same seed that are better
+    than `versus`"""
     limit: float
     versus: str = ""
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if self.quantity not in ("share", "improvement"):
-            raise OptionError(f"quantity is {self.quantity!r}, allowed are 'share', 'improvement'")
+        if self.quantity not in ("score", "improvement"):
+            raise OptionError(f"quantity is {self.quantity!r}, allowed are 'score', 'improvement'")
         if (self.quantity == "improvement") != bool(self.versus):
             raise OptionError("versus names the other condition of an improvement, and nothing else")
 
     @property
     def label(self) -> str:
         """One line for people."""
-        what = f"P(better than {self.versus})" if self.versus else f"{self.quantity} of the oracle"
+        what = f"P(better than {self.versus})" if self.versus else self.quantity
         return f"{self.condition}: {what} ≥ {self.limit:g}"
 
 

@@ -17,7 +17,7 @@ task = "..."
 
 [[thresholds]]
 condition = "nominal"
-quantity = "share"
+quantity = "score"
 limit = 0.5
 """
 

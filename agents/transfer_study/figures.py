@@ -53,7 +53,7 @@ def draw_profile(summary: Summary) -> Any:
     for index, (text, shares) in enumerate(found.items()):
         style = ("-", "--", ":")[index // len(COLORS) % 3]
         axes.plot(taus, performance_profile(shares, taus), style, color=COLORS[index % len(COLORS)], label=text)
-    axes.set_xlabel("share of the oracle's gain, τ")
+    axes.set_xlabel("score, τ")
     axes.set_ylabel("runs with more than τ")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     plain_axes(axes)

@@ -31,7 +31,7 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         "(tuning)",
         "cost on the ground truth",
         "cost expected",
-        "share of the oracle",
+        "score",
         "better than nominal",
         *measures,
         "failed",
@@ -80,7 +80,7 @@ def intervals(study: Study) -> str:
     over = "seeds, of one data set" if study.repeats.datasets == 1 else "data sets and seeds"
     return (
         f"Numbers are means over runs. Intervals are 95 % ones by Student's t over {over}; where there are fewer than three, "
-        "runs are printed. Share of the oracle = (C no control - C) / (C no control - C oracle), run by run. Better than "
+        "runs are printed. Score = (C no control - C) / (C no control - C oracle), run by run. Better than "
         "nominal: share of the pairs of one seed."
     )
 

@@ -172,7 +172,7 @@ class Summary:
         elif not self.complete or any(result.found is None for result in self.thresholds):
             said = "The study is not finished: runs are missing, see the table"
         elif self.kept:
-            said = f"All {count} thresholds passed"
+            said = f"{count} of {count} thresholds passed"
         doubt = f"; {failed} of {len(self.fits)} FITS NOT TO BE USED, by their own diagnostic" if failed else ""
         return self.doubts + said + doubt
 

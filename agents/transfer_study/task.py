@@ -73,8 +73,8 @@ class TransferTask:
 
     Raises:
         OptionError: The system declares no study of this task, or has no such ground truth; its model has no such field, or its
-            ground truth no such constant; or a stage is named that it does not run.
-        ParameterError: A constant of the ground truth is out of its bounds.
+            ground truth no such parameter; or a stage is named that it does not run.
+        ParameterError: A parameter of the ground truth is out of its bounds.
     """
 
     system: System
@@ -95,7 +95,7 @@ class TransferTask:
     structure: dict[str, Any] = field(default_factory=dict)
     """Field of the model -> value other than that of the task's robot."""
     ground_truth_parameters: dict[str, float] = field(default_factory=dict)
-    """Constant of the ground truth -> value other than its default."""
+    """Parameter of the ground truth -> value other than its default."""
     keywords: dict[str, Any] = field(default_factory=dict)
     """Keywords of the environments of both worlds, where policies learn: `action_memory`, say."""
     learning: dict[str, Any] = field(default_factory=dict)

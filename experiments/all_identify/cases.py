@@ -1,4 +1,4 @@
-"""Recordings of the ladder in every system: a ground truth, parameters drawn by seed, and files as a laboratory has them.
+"""Recordings of every system at every mismatch level, with parameters drawn by seed, in files as a laboratory has.
 
 Noise is not stated: the command gets none. Parameters of a ground truth are drawn within a factor around
 the defaults, a fit starts a factor of 3 off in each, either way.

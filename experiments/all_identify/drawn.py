@@ -5,9 +5,8 @@
     python experiments/all_identify/drawn.py --jobs 16  # as many at a time; the first ones compile the kernels
 
 A ground truth is our engine ("own": the model's own class) or the mismatched model of a level, its parameters drawn by seed
-(cases.py). It is
-recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify SYSTEM --data FILE --initial-guess
-START`, where START is a factor of 3 off in every parameter, either way. Counted are
+(cases.py). It is recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify SYSTEM --data
+FILE --initial-guess START`, where START is a factor of 3 off in every parameter, either way. Counted are
 
 * explains: the diagnostic that the residuals are noise;
 * misses: the fitted model's prediction from the true state is off by more than the noise, 1 s ahead or at the recording's end;
@@ -56,7 +55,7 @@ quarter of a second only, before throws diverge."""
 
 @dataclass(frozen=True)
 class Args:
-    """Options of the ladder."""
+    """Options of the experiment."""
 
     ground_truths: int = 20
     """Ground truths per level and system."""

@@ -3,11 +3,12 @@
     python experiments/all_identify/faults.py  # missing rows
     python experiments/all_identify/faults.py --rows modulo sticks
 
-Every row (row_ground_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts its
-diagnostics
-over some seeds: explained, exit codes, intervals that contain the ground truth; and "misled": a number without a warning that
-the model does not explain the data, or that it depends on a fixed parameter and by as much as it is off, three half widths of
-its interval or more from the ground truth. Writes numbers.json and table.md into results/all_identify_faults after every fit.
+Every row (fault_cases.py, more_faults.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts
+its
+diagnostics over some seeds: explained, exit codes, intervals that contain the ground truth; and "misled": a number without a
+warning that the model does not explain the data, or that it depends on a fixed parameter and by as much as it is off, three
+half widths of its interval or more from the ground truth. Writes numbers.json and table.md into results/all_identify_faults
+after every fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Diagnostics of the documented command on five ground truths that are on no ladder, each as a user would bring them."""
+"""Diagnostics of the documented command on five ground truths that are no mismatch level, each as a user would bring them."""
 
 from __future__ import annotations
 

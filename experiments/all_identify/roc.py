@@ -1,9 +1,8 @@
 """Area under the ROC curve of the test statistic, between ground truths of the model's own class and those that it misses.
 
 The statistic is a fit's `misfit`. Ground truths of the own class should be explained; ground truths of a level that the fitted
-model misses
-by more than the noise should not. The area is the share of pairs, one of each, of which the second has the larger misfit. A row
-from before fits reported their misfit gives only its side of 1: pairs that this leaves open count as wrong.
+model misses by more than the noise should not. The area is the share of pairs, one of each, of which the second has the larger
+misfit. A row from before fits reported their misfit gives only its side of 1: pairs that this leaves open count as wrong.
 
 Pairs that share a ground truth are not independent, so the exact interval uses disjoint pairs: the k-th of one list with the
 k-th of the other, in the order of seeds (Clopper and Pearson 1934).

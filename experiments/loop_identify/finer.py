@@ -1,12 +1,11 @@
 """Number of links that a model of the loop needs, the paper's open question: 6, 12, 24 by the errors of held-out motions.
 
 Ground truths are finer than all of them: a polygon of 48 links with steps of 2.5 ms, and the elastic rod. Each is recorded for
-6 s
-without noise in one manipulation to fit, by the paper's cost from [5, 5] (stiffness and damping free: sensors are exact, the
-clamp's place is known), and in two others to be predicted; once as large as 6 links can follow, and once as large as 12 can. A
-model follows a recording by the same weak feedback, whatever its links, and is as high as the ground truth: its clamp is the
-ground truth's.
-Compared are the places of the hand, as in the paper, and the innovations, in units of sensors of 0.2 mrad and 0.02 N m.
+6 s without noise in one manipulation to fit, by the paper's cost from [5, 5] (stiffness and damping free: sensors are exact,
+the clamp's place is known), and in two others to be predicted; once as large as 6 links can follow, and once as large as 12
+can. A model follows a recording by the same weak feedback, whatever its links, and is as high as the ground truth: its clamp is
+the ground truth's. Compared are the places of the hand, as in the paper, and the innovations, in units of sensors of 0.2 mrad
+and 0.02 N m.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Bootstrap particle filter for states and parameters together [Gordon, Salmond, Smith 1993]: the baseline of [Berard2008].
 
 Every particle is a state and a set of parameters. For each recorded row: all particles move by the simulator, one row of a
-batch
-each, and by process noise; parameters take a small random step; weights are multiplied by the likelihood of the measured row,
+batch each, and by process noise; parameters take a small random step; weights are multiplied by the likelihood of the measured
+row,
 
 .. math:: w \leftarrow w \exp(-\tfrac12 \| (y_k - h(x_k)) / \sigma \|^2)
 

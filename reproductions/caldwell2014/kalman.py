@@ -63,14 +63,14 @@ class OnlineEstimator:
     """Standard deviation of the drift of theta from row to row."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in (*self.spread, *self.linear) if name not in self.mechanism.parameter_values]
+        unknown = [name for name in (*self.spread, *self.linear) if name not in self.mechanism.parameter_names]
         if unknown or not self.spread:
-            raise OptionError(f"spread has {unknown or 'nothing'}; parameters are {', '.join(self.mechanism.parameter_values)}")
+            raise OptionError(f"spread has {unknown or 'nothing'}; parameters are {', '.join(self.mechanism.parameter_names)}")
 
     @cached_property
     def columns(self) -> list[int]:
         """(p,) indices of the free parameters."""
-        return [self.mechanism.parameter_values.index(name) for name in self.spread]
+        return [self.mechanism.parameter_names.index(name) for name in self.spread]
 
     @cached_property
     def logarithmic(self) -> Array:

@@ -166,8 +166,8 @@ class LogFit:
 
     def __post_init__(self) -> None:
         for name in self.free:
-            if name not in self.following.mechanism.parameter_values:
-                known = ", ".join(self.following.mechanism.parameter_values)
+            if name not in self.following.mechanism.parameter_names:
+                known = ", ".join(self.following.mechanism.parameter_names)
                 raise StructureError(f"constant {name!r} is unknown; there are {known}")
         for name in self.linear:
             if name not in self.free:
@@ -176,7 +176,7 @@ class LogFit:
     @cached_property
     def columns(self) -> list[int]:
         """(p,) indices of the free parameters."""
-        return [self.following.mechanism.parameter_values.index(name) for name in self.free]
+        return [self.following.mechanism.parameter_names.index(name) for name in self.free]
 
     @cached_property
     def logarithmic(self) -> Array:

@@ -40,7 +40,7 @@ def online_estimator(
         OptionError: The period is not positive.
     """
     parameter_values = model.tree_constants((initial_guess or LoopParameters()).to_matrix(1))[0]
-    mechanism = Mechanism(model.tree, period, model.parameter_values)
+    mechanism = Mechanism(model.tree, period, model.parameter_names)
     width = len(ARM)
     return OnlineEstimator(
         mechanism, parameter_values, SPREAD, OFFSETS, np.full(width, torque), np.full(width, angle)

@@ -5,8 +5,7 @@ r"""Steps of a director tree: discrete Euler-Lagrange equations, reduced by the 
 
 as eq. (2) of [Penner2020], in f unknowns u; in full, D_2 L_d + D_1 L_d - g_q^T mu + P (P^T P)^{-1} F = 0 with g(q_{n+1}) = 0,
 in 12 b + k unknowns: the same motion. Forces F are impulses of generalised forces (f), half at each end of an interval, which
-is of second order.
-Welds and pins of the tree close loops: their multipliers lambda remain. Legend as in `directors`; T steps.
+is of second order. Welds and pins of the tree close loops: their multipliers lambda remain. Legend as in `directors`; T steps.
 """
 
 from __future__ import annotations

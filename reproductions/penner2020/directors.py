@@ -62,7 +62,7 @@ class Directors:
     """Name -> number, or a casadi.SX symbol."""
 
     def __post_init__(self) -> None:
-        missing = [name for name in self.tree.parameter_values if name not in self.parameter_values]
+        missing = [name for name in self.tree.parameter_names if name not in self.parameter_values]
         if missing:
             given = ", ".join(self.parameter_values) or "none"
             raise StructureError(f"tree {self.tree.name!r} uses parameters {missing}; given are {given}")

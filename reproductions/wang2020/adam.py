@@ -4,10 +4,9 @@ r"""The procedure of [Wang2020] (arXiv 2011.04929, V): one-step mean squared err
    L = \frac{1}{|b| m} \sum_{k \in b} \| \operatorname{difference}(f(x_k, u_k, \theta), x_{k+1}) / s \|^2
 
 l and u are the range in which a parameter is searched (`FitProblem.search_range`). Limits of stability within it clip theta;
-the
-sigmoid does not know them, as it would flatten the gradient near them. The learning rate 0.1 is halved every 10 epochs, a batch
-holds 256 steps. Gradients are exact (or central differences) through `least_squares.segments`, so the procedure runs on any
-simulator. It is the baseline for `.shooting`, which needs 10 to 100 times fewer passes over the data and reaches a minimum
+the sigmoid does not know them, as it would flatten the gradient near them. The learning rate 0.1 is halved every 10 epochs, a
+batch holds 256 steps. Gradients are exact (or central differences) through `least_squares.segments`, so the procedure runs on
+any simulator. It is the baseline for `.shooting`, which needs 10 to 100 times fewer passes over the data and reaches a minimum
 instead of its neighbourhood.
 """
 

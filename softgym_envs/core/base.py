@@ -1,8 +1,8 @@
 """Base classes of simulators: names, sizes, checks, parameters, pickling, `step` and `rollout`, derivatives.
 
 A system's simulator is a frozen dataclass with the fields `model` and `dt`, derived from the base of its engine
-(`WarpSimulator`,
-`NumbaSimulator`, `MujocoSimulator`); the model defines states and controls (`RobotModel`), the system writes the kernels.
+(`WarpSimulator`, `NumbaSimulator`, `MujocoSimulator`); the model defines states and controls (`RobotModel`), the system writes
+the kernels.
 
 Legend: B batch, T horizon, nx state, n tangent, nu control, P parameters.
 """

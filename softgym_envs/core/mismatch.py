@@ -1,4 +1,4 @@
-"""Mismatched models: worlds that differ from their drawing by documented levels, sampled by seed.
+"""Mismatched models: simulators that differ from the nominal model by documented levels, sampled by seed.
 
 An effect is a switch with a size: a spread of stiffness, a payload, a latency. Level 0 has none; levels 1, 2 and
 3 ("all combined") have the sizes of the system's `Ladder`. Each effect has a generator of its own, so that switching one

@@ -6,7 +6,7 @@ A system declares its parameters once, as a frozen dataclass::
     class VineParameters(Parameters):
         bending_stiffness: float = param(0.2, unit="N m/rad", bounds=(1e-3, 10.0), scale="log", source="[Author2019], table 1")
 
-Each value is a float, or an array of shape (B,) that gives every row of a batch its own constant (that is domain
+Each value is a float, or an array of shape (B,) that gives every row of a batch its own value (that is domain
 randomisation). Values are checked on construction. A vector, as a stiffness per segment, is declared once with its size::
 
     stiffness: float = param(0.5, count=3, unit="N m/rad", bounds=(0.01, 10.0), scale="log")
@@ -221,7 +221,7 @@ class Parameters:
 
     @classmethod
     def index(cls, name: str) -> int:
-        """Index of constant `name` in `to_vector`."""
+        """Index of parameter `name` in `to_vector`."""
         cls.check_names([name])
         return cls.names().index(name)
 
@@ -296,7 +296,7 @@ class Parameters:
         provenance: Mapping[str, Any] | None = None,
         simulator: Mapping[str, Option] | None = None,
     ) -> Path:
-        """Write a TOML file with value and unit of every constant (scalars only); the file appears whole or not at all.
+        """Write a TOML file with value and unit of every parameter (scalars only); the file appears whole or not at all.
 
         Args:
             path: The file to write.
@@ -348,10 +348,10 @@ class Parameters:
         """
         if not isinstance(parameter_values, dict):
             raise FileFormatError(f"{path} has no table [parameters]")
-        return {name: cls._read_constant(path, name, entry) for name, entry in cls.entries_of(parameter_values).items()}
+        return {name: cls._read_entry(path, name, entry) for name, entry in cls.entries_of(parameter_values).items()}
 
     @classmethod
-    def _read_constant(cls, path: str | Path, name: str, entry: Any) -> float:
+    def _read_entry(cls, path: str | Path, name: str, entry: Any) -> float:
         table = (
             check_entries(f"{path}: {name}", entry, ("value", "unit", "std")) if isinstance(entry, dict) else {"value": entry}
         )
@@ -394,7 +394,7 @@ class ParameterDistribution(Protocol):
 
 @dataclass(frozen=True)
 class UniformParameters:
-    """Each named constant uniform in its interval (log-uniform if its scale is "log").
+    """Each named parameter uniform in its interval (log-uniform if its scale is "log").
 
     >>> UniformParameters({"friction": (0.4, 0.8)}).intervals["friction"]
     (0.4, 0.8)

@@ -1,4 +1,4 @@
-"""Procedures of identification as data: what to record of a robot, and which parameters each stage fits to which recordings.
+"""Identification procedures as data: what to record of a robot, and which parameters each stage fits to which recordings.
 
 A system declares one `Procedure`; `sysid.identify`, the subcommands `record` and `identify`, the demo and the transfer
 studies all run the same one. Legend: nx state, nu control, ny measured columns.
@@ -51,7 +51,7 @@ class Measurement:
 
 
 class Program(NamedTuple):
-    """The problem that `sysid.simultaneous` fits."""
+    """The problem that `sysid.fitting.simultaneous` fits."""
 
     form: ComplementarityForm
     """The physics step of the simulator."""
@@ -140,7 +140,7 @@ class Causes:
     """Simulator -> what else the system can model, in words ("" for nothing), reported if none of the candidate causes is the
     cause."""
     idle_without: Mapping[str, str] = field(default_factory=dict)
-    """Assumed constant -> constant that must not be zero for it to act: gravity's direction, say, needs gravity."""
+    """Assumed parameter -> parameter that must not be zero for it to act: gravity's direction, say, needs gravity."""
     doubtful: tuple[str, ...] = ()
     """Parameters that are fixed though rarely measured: freed if a fit explains its data, to see what depends on them."""
 
@@ -260,9 +260,10 @@ class MethodData:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Method -> options that suit this system better than the method's own, for methods that no stage uses."""
     complementarity: Callable[[Any, int], ComplementarityForm] | None = None
-    """(simulator, physics steps of which every row takes a multiple) -> its step for `sysid.mpec`, or a coarser one's."""
+    """(simulator, physics steps of which every row takes a multiple) -> its step for `sysid.fitting.mpec`, or a coarser
+    one's."""
     program: Callable[[Any, tuple[str, ...]], Program] | None = None
-    """(simulator, names of all recorded columns) -> the problem that `sysid.simultaneous` fits."""
+    """(simulator, names of all recorded columns) -> the problem that `sysid.fitting.simultaneous` fits."""
     choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
     """Choice of our engine in words -> (share, simulator -> the same robot with that share more or less of it). Intervals of
     `innovations` reach as far as none of it would change the parameters, and a diagnostic names these."""

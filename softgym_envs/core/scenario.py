@@ -88,11 +88,11 @@ class Scenario:
     recorded: str = ""
     """Id of the scenario that is recorded; "": this one."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """Parameters that both worlds have here, such as gravity."""
+    """Parameters of native engine and ground truth alike, such as gravity."""
     ground_truth_parameters: Mapping[str, float] = field(default_factory=dict)
     """Further parameters of the ground truth."""
     dt: float | None = None
-    """Physics step of both worlds [s]; None: our engine's own."""
+    """Physics step of both simulators [s]; None: our engine's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of our engine."""
     keywords: Mapping[str, Any] = field(default_factory=dict)

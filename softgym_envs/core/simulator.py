@@ -1,4 +1,4 @@
-"""The Simulator protocol: what every robot system and every MuJoCo model promises.
+"""The Simulator protocol: what every simulator guarantees.
 
 Legend: B batch, T horizon (control steps), nx state, n tangent, nu control, np parameters. Batch axis first, always;
 float64, SI, rad. One control step holds the control for `substeps` physics steps of `dt` seconds.
@@ -200,10 +200,10 @@ class HasWarnings(Simulator, Protocol):
 
 @runtime_checkable
 class HasStabilityLimit(Simulator, Protocol):
-    """A simulator whose steps are stable only up to some values of parameters: beyond, motion grows without a cause."""
+    """A simulator whose steps are stable only up to some values of parameters: beyond these, it diverges."""
 
     def borne(self, parameters: Parameters) -> dict[str, float]:
-        """Constant -> largest value at which steps of `dt` are stable, given the others (one set of parameters, no batch)."""
+        """Parameter -> largest value at which steps of `dt` are stable, given the others (one set of parameters, no batch)."""
 
 
 @runtime_checkable

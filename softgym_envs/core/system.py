@@ -21,7 +21,7 @@ from .simulator import MAX_DT, Simulator, check_number
 from .task import load
 
 NATIVE = "native"
-"""The backend that is our own engine; every other one is a ground truth."""
+"""The backend that is the native engine; every other one is a ground truth."""
 
 WHEN_MADE: list[Callable[[System], None]] = []
 """Called with every system that is made; see `envs.registry`."""
@@ -51,7 +51,7 @@ class System:
     summary: str
     """One sentence: what the robot is."""
     engine: str
-    """Our simulator: a class, or a function, with keywords `model`, `dt`, its own options, and perhaps `device`."""
+    """The native simulator: a class, or a function, with keywords `model`, `dt`, its own options, and perhaps `device`."""
     models: Mapping[str, str]
     """Name -> function without arguments that makes a structure; the first one is the default."""
     read_model: str = ""
@@ -60,7 +60,7 @@ class System:
     """(structure from a file, parameters as `gym.make` takes them, or None) -> the structure in its rest pose with them; "" if
     the file gives the rest pose."""
     ground_truths: Mapping[str, str] = field(default_factory=dict)
-    """Backend -> class or function as `engine`: worlds that are not our engine, with the same states and controls."""
+    """Backend -> class or function as `engine`: simulators other than the native engine, with the same states and controls."""
     tasks: tuple[TaskId, ...] = ()
     picture: str = ""
     """A `rendering.picture.Picture`: how the robot is drawn, followed and driven by keys."""
@@ -137,20 +137,20 @@ class System:
         options: Mapping[str, Any] | None = None,
         parameters: GivenParameters | None = None,
     ) -> Simulator:
-        """A world of this robot: our engine, or a ground truth.
+        """A simulator of this robot: the native engine, or a ground truth.
 
         Args:
             model: As for `model`.
             backend: "native"; one of `ground_truths`; "package.module:function" of the user's own, called like a class of ours
-                and
-                returning a Simulator with our states and controls; or a .toml file that maps the user's MJCF to our state.
+                and returning a Simulator with our states and controls; or a .toml file that maps the user's MJCF to the
+                system's state.
             dt: Physics step [s]; None: the backend's own.
             device: "cpu", or a CUDA device for our engine.
             options: Further keywords of the backend.
             parameters: As for `model`.
 
         Raises:
-            OptionError: Unknown backend or option, a device that it cannot use, or a world with other states.
+            OptionError: Unknown backend or option, a device that it cannot use, or a simulator with other states.
         """
         model, kind = self.model(model, parameters), self._entry_point(backend)
         if not isinstance(options or {}, Mapping):

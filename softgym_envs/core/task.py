@@ -1,7 +1,7 @@
 """The Task protocol: what a robot should do, apart from how it moves.
 
 A task turns states into observations, rewards and terminations. It never knows which simulator runs under it, so that the same
-task on our engine and on the MuJoCo model is one keyword. All functions are pure and batch first; row i of the result
+task on the native engine and on the MuJoCo model is one keyword. All functions are pure and batch first; row i of the result
 depends on row i of the arguments only, bit for bit. What a task must remember between steps (goal, elapsed time, index of
 the next waypoint, ...) is the `context`, a float64 array: state, context and random generator are all there is to save.
 
@@ -115,7 +115,7 @@ class Task(Protocol):
 
     @property
     def parameter_values(self) -> Mapping[str, float]:
-        """Parameters of the robot's world that the task fixes, e.g. gravity."""
+        """Parameters of the simulator that the task fixes, e.g. gravity."""
 
     @property
     def disturbance_scale(self) -> Array:

@@ -9,7 +9,8 @@ states x_0 ... x_K of its physics steps, its controls where they are free, and t
 The contact schedule is *given* (of every pair one number is zero, and it is known which one) or *found*: z, f >= 0 and
 z f <= tau, with tau driven to almost zero (Scholtes 2001). IPOPT solves it with exact derivatives. The mode of the step's form
 (the number of links of a growing robot) is that of the guess; if a solution has another mode, it is solved again with that.
-`sysid.simultaneous` fits parameters with it, `sysid.mpec` uses its derivatives; optimal control frees the controls.
+`sysid.fitting.simultaneous` fits parameters with it, `sysid.fitting.mpec` uses its derivatives; optimal control frees the
+controls.
 
 Legend: K physics steps, nx state, nu control, nz pairs, P parameters.
 """

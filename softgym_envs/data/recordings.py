@@ -22,7 +22,7 @@ UNWRAPPED = "unwrapped"
 IRREGULAR = "irregular"
 """Key of a recording's metadata: how far its time stamps were off the rows of its grid."""
 MOST_TURNED = 4 * np.pi
-"""[rad] An angle that is told modulo a turn stays within one; what goes over more is told without, or is not in rad."""
+"""[rad] Range above which an angle cannot be wrapped: it is unwrapped, or not in rad."""
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Largest number of points times frames: `MOST_EMPTY` plus `EMPTIEST` times the number of lines."""
 

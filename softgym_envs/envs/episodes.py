@@ -213,11 +213,11 @@ class Episodes:
         if not isinstance(chosen or {}, Mapping):
             raise OptionError(f"option 'parameters' is {shown(chosen)}, expected a mapping of names to numbers")
         for name, value in {**self.task.option_constants(options), **(chosen or {})}.items():
-            place, values = kind.index(name), as_numbers(f"constant {name!r}", value).ravel()
+            place, values = kind.index(name), as_numbers(f"parameter {name!r}", value).ravel()
             if values.size not in (1, self._rows):
                 each = "" if self._rows == 1 else f", or one for each of the {self._rows} rows"
-                raise ShapeError(f"constant {name!r} holds {values.size} numbers, expected one{each}")
-            check_array(f"constant {name!r}", values, values.shape)
+                raise ShapeError(f"parameter {name!r} holds {values.size} numbers, expected one{each}")
+            check_array(f"parameter {name!r}", values, values.shape)
             parameter_values[:, place] = np.broadcast_to(values, (self._rows,))[rows]
         return parameter_values
 
@@ -295,7 +295,7 @@ class Episodes:
         silent = f"{type(self.simulator).__name__}.step returned a state that is not finite, with status 0"
         why = Status(status).message if status else silent
         step = self.settings.control_period / self.substeps
-        told = ", ".join([f"dt is {step:g} s", *(changed or ["all parameters are the usual ones"]), *self._fastest(row)])
+        told = ", ".join([f"dt is {step:g} s", *(changed or ["all parameters have their defaults"]), *self._fastest(row)])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
 
     def _fastest(self, row: int) -> list[str]:
@@ -394,7 +394,7 @@ _SAVED = ("state", "context", "queue", "given", "parameter_values", "observed", 
 
 
 def _with(nominal: Parameters, parameter_values: Mapping[str, float], given: Any) -> Parameters:
-    """Set the parameters that a task fixes, if this world has them and a mapping `given` does not name them."""
+    """Set the parameters that a task fixes, if this simulator has them and a mapping `given` does not name them."""
     own = given if isinstance(given, Mapping) else ()
     return nominal.replace(
         **{name: value for name, value in parameter_values.items() if name in nominal.names() and name not in own}

@@ -1,4 +1,4 @@
-"""Makes episodes of an id of a system: its task, and the world given by the keywords of `gymnasium.make`."""
+"""Makes episodes of an id of a system: its task, and the simulator given by the keywords of `gymnasium.make`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generat
 
 
 def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backend: str) -> dict[str, tuple[float, float]]:
-    """Parameters that a task draws and this world has; a `SimulationWarning` names the others."""
+    """Parameters that a task draws and this simulator has; a `SimulationWarning` names the others."""
     there = simulator.default_parameters
     absent = [name for name in usual if name not in there.names() and name not in there.vectors]
     if absent:
@@ -84,7 +84,7 @@ def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backe
 
 
 def _simulator(system: System, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
-    """The world given by the settings; our engine with the options and dt of a file of parameters."""
+    """The simulator given by the settings; the native engine with the options and dt of a file of parameters."""
     options, dt = settings.options, settings.dt
     if spec is not None and settings.backend == NATIVE:
         if spec.system == system.name:

@@ -84,10 +84,10 @@ class Episode:
 
 
 class Player:
-    """Lets a person or a policy drive an environment of ours; `run` plays until the end.
+    """Lets a person or a policy drive a softgym_envs environment; `run` plays until the end.
 
     Args:
-        env: Made by `gym.make` from an id of ours.
+        env: Made by `gym.make` from one of its ids.
         options: What to show and save.
         policy: Policy that drives until Tab is pressed.
 

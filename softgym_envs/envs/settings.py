@@ -30,14 +30,14 @@ class Settings:
     """
 
     backend: str = NATIVE
-    """World that the task runs on: "native", our engine; "mujoco", the MuJoCo model, or another ground truth of the system; or
+    """Simulator that runs the task: "native" (the default), "mujoco", or another backend of the system; or
     "package.module:function" of your own, which makes a simulator from `model`."""
     model: Any = None
     """Robot: a name of the system's, a TOML file of your own, or a model object; None takes the id's."""
     dt: float | None = None
     """Physics step [s]; None takes that of the file given as `params`, else the backend's own."""
     device: str = "cpu"
-    """"cpu", or a CUDA device for our engine of tensegrity robots and vines."""
+    """"cpu", or a CUDA device for the native engine of tensegrity robots and vines."""
     options: Mapping[str, Any] | None = None
     """Further keywords of the simulator, such as its mode of contact; see the system."""
     control_period: float = 0.1
@@ -45,8 +45,8 @@ class Settings:
     params: GivenParameters | None = None
     """Parameters, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
     defaults. What a task fixes (gravity, the level of the ground) wins over a file or an object, not over a name in a mapping.
-    A file says which system, structure, options and dt it belongs to, and is refused with others. On another backend than ours
-    a fit or an object replaces the ground truth's parameters, with a warning."""
+    A file says which system, structure, options and dt it belongs to, and is refused with others. On a backend other than
+    "native" a fit or an object replaces the ground truth's parameters, with a warning."""
     randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
     """Parameters drawn anew for every episode: name -> (low, high), or a distribution."""
     sensor_noise: float = 0.0
@@ -57,7 +57,7 @@ class Settings:
     """Number of last actions that are observed after the task's entries, oldest first, without noise: needed to act well in
     spite of a delay."""
     disturbance: float = 0.0
-    """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
+    """Standard deviation [m/s] of random velocity disturbances of every body before every control step."""
 
     def __post_init__(self) -> None:
         check_number("control_period", self.control_period, positive=True, unit="s")
@@ -121,7 +121,7 @@ def distribution(
     if not isinstance(randomize, Mapping):
         if not isinstance(randomize, ParameterDistribution):
             raise OptionError(
-                f"randomize is {randomize!r}, expected {{constant: (low, high)}}, or a distribution with a method `sample`"
+                f"randomize is {randomize!r}, expected {{parameter: (low, high)}}, or a distribution with a method `sample`"
             )
         return randomize
     randomize = nominal.entries_of(randomize, ndim=1)

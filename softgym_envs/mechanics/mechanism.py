@@ -1,6 +1,6 @@
 """A tree that moves: checked arguments around the kernels. Systems build their simulators on it.
 
-Parameters are an array (P,) or (B, P) in the order of `parameter_values`, as `Parameters.to_matrix` gives them. Feedback, where
+Parameters are an array (P,) or (B, P) in the order of `parameter_names`, as `Parameters.to_matrix` gives them. Feedback, where
 wanted, is u = controls_t - gains_t x, with gains (nu, nx), or (T, nu, nx), or None.
 Legend: B batch, T control steps, K substeps, n coordinates, m constraint rows, nu controls, P parameters; x = (q, p), nx = 2 n.
 """
@@ -110,13 +110,13 @@ class Mechanism:
     tree: Tree
     dt: float
     """Physics step [s]."""
-    parameter_values: tuple[str, ...] = ()
+    parameter_names: tuple[str, ...] = ()
     """Names of the P parameters."""
     force_split: str = "left"
     """See `structure.compile_tree`."""
 
     def __post_init__(self) -> None:
-        ones = np.ones((1, len(self.parameter_values)))
+        ones = np.ones((1, len(self.parameter_names)))
         mass = self.slopes(np.full((1, self.n), 0.3), np.zeros((1, self.n)), ones).vv[0]
         if not np.isfinite(mass).all():
             raise StructureError(f"tree {self.tree.name!r}: masses and lengths are too large or too small to compute with")
@@ -131,7 +131,7 @@ class Mechanism:
     @cached_property
     def structure(self) -> TreeArrays:
         """Arrays that the kernels read."""
-        return compile_tree(self.tree, self.parameter_values, self.dt, force_split=self.force_split)
+        return compile_tree(self.tree, self.parameter_names, self.dt, force_split=self.force_split)
 
     @cached_property
     def n(self) -> int:
@@ -195,7 +195,7 @@ class Mechanism:
             pushes: Changes of the controls, before feedback, along these directions, (T, nu, k); zero by default.
         """
         batch, horizon = motion.applied.shape[:2]
-        count = len(self.parameter_values)
+        count = len(self.parameter_names)
         ways = np.eye(count) if directions is None else check_array("directions", directions, (count, None))
         shape = (batch, self.nx, ways.shape[1])
         first = np.zeros(shape) if start is None else check_array("start", start, shape)
@@ -216,7 +216,7 @@ class Mechanism:
         mu, nu, by_constant = (
             np.empty((batch, self.nx)),
             np.empty((batch, horizon, self.nu)),
-            np.empty((batch, len(self.parameter_values))),
+            np.empty((batch, len(self.parameter_names))),
         )
         good = motion.status == Status.OK
         adjoint(self.structure, *self._arguments(motion), slopes, mu, nu, by_constant, good)
@@ -316,7 +316,7 @@ class Mechanism:
         array = np.atleast_2d(np.asarray(parameter_values, dtype=np.float64))
         if len(array) == 1:
             array = np.repeat(array, batch, axis=0)
-        return check_array("parameter_values", array, (batch, len(self.parameter_values)))
+        return check_array("parameter_values", array, (batch, len(self.parameter_names)))
 
     def _configuration(self, q: Any, v: Any, parameter_values: Any) -> tuple[Array, Array, Array]:
         q = check_array("q", q, (None, self.n))

@@ -108,12 +108,12 @@ class TreeArrays(NamedTuple):
         return Skeleton(self.parent, self.prismatic, self.origin, self.axis, self.turn)
 
 
-def compile_tree(tree: Tree, parameter_values: Sequence[str], dt: float, *, force_split: str = "left") -> TreeArrays:
+def compile_tree(tree: Tree, parameter_names: Sequence[str], dt: float, *, force_split: str = "left") -> TreeArrays:
     """Make the arrays of `tree`.
 
     Args:
         tree: The mechanism.
-        parameter_values: Names of the P parameters in the order of their vector; the tree need not use all of them.
+        parameter_names: Names of the P parameters in the order of their vector; the tree need not use all of them.
         dt: Step [s].
         force_split: "left", the impulse of forces acts at the beginning of the step (as in [Caldwell2014], first order);
             "symmetric", half at each end (second order).
@@ -125,13 +125,13 @@ def compile_tree(tree: Tree, parameter_values: Sequence[str], dt: float, *, forc
     check_number("dt", dt, positive=True, unit="s")
     if force_split not in SPLITS:
         raise OptionError(f"force_split is {force_split!r}, expected one of {', '.join(SPLITS)}")
-    for name in tree.parameter_values:
-        if name not in parameter_values:
+    for name in tree.parameter_names:
+        if name not in parameter_names:
             raise StructureError(
-                f"tree {tree.name!r} uses constant {name!r}; the parameters are {', '.join(parameter_values) or 'none'}"
+                f"tree {tree.name!r} uses parameter {name!r}; the parameters are {', '.join(parameter_names) or 'none'}"
             )
     ride = _rides(tree)
-    base, place = _values(tree, ride, list(parameter_values))
+    base, place = _values(tree, ride, list(parameter_names))
     parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride), **_contacts(tree, ride)}
     order = eliminate(parts["parent"], parts["row"], parts["ends"])
     return TreeArrays(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
@@ -265,7 +265,7 @@ def _contacts(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
     }
 
 
-def _values(tree: Tree, ride: dict[str, Ride], parameter_values: list[str]) -> tuple[Array, Places]:
+def _values(tree: Tree, ride: dict[str, Ride], parameter_names: list[str]) -> tuple[Array, Places]:
     """base, place; see `TreeArrays`."""
     values: list[Value] = []
     for name in ("stiffness", "rest", "damping", "armature", "offset"):
@@ -278,5 +278,5 @@ def _values(tree: Tree, ride: dict[str, Ride], parameter_values: list[str]) -> t
         values += [*peg.xyz, *peg.rpy]
     values += [joint.friction for joint in tree.moving]
     base = np.array([0.0 if isinstance(value, str) else value for value in values], dtype=np.float64)
-    place = np.array([parameter_values.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
+    place = np.array([parameter_names.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
     return base, place

@@ -34,24 +34,24 @@ class SymbolicTree:
     """f(v, u, c), (n,)"""
 
 
-def describe(tree: Tree, parameter_values: Sequence[str]) -> SymbolicTree:
+def describe(tree: Tree, parameter_names: Sequence[str]) -> SymbolicTree:
     """Symbolic L, h and f of `tree`.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
-        StructureError: The tree uses a parameter that is not among `parameter_values`.
+        StructureError: The tree uses a parameter that is not among `parameter_names`.
     """
     ca = _casadi()
-    missing = [name for name in tree.parameter_values if name not in parameter_values]
+    missing = [name for name in tree.parameter_names if name not in parameter_names]
     if missing:
         raise StructureError(
-            f"tree {tree.name!r} uses parameters {missing}; the parameters are {', '.join(parameter_values) or 'none'}"
+            f"tree {tree.name!r} uses parameters {missing}; the parameters are {', '.join(parameter_names) or 'none'}"
         )
-    n, c = len(tree.moving), ca.SX.sym("c", len(parameter_values))
+    n, c = len(tree.moving), ca.SX.sym("c", len(parameter_names))
     q, v, u = ca.SX.sym("q", n), ca.SX.sym("v", n), ca.SX.sym("u", len(tree.actuated))
 
     def number(value: Value) -> Any:
-        return c[list(parameter_values).index(value)] if isinstance(value, str) else ca.SX(value)
+        return c[list(parameter_names).index(value)] if isinstance(value, str) else ca.SX(value)
 
     place = places(ca, tree, q)
     motion = _motions(ca, tree, place, v)
@@ -75,7 +75,7 @@ def describe(tree: Tree, parameter_values: Sequence[str]) -> SymbolicTree:
     return SymbolicTree(q, v, u, c, energy, ca.vertcat(ca.SX.zeros(0), *rows), force)
 
 
-def velocity_step(tree: Tree, parameter_values: Sequence[str], dt: float) -> Any:
+def velocity_step(tree: Tree, parameter_names: Sequence[str], dt: float) -> Any:
     r"""One step from and to (q, v) of a tree without constraints, as casadi.Function (x, u, p, y, z) -> (g (2 n), nothing).
 
     .. math:: g = (q^+ - q - h v^+, \quad D_2 L_d(q - h v, q) + D_1 L_d(q, q^+) + h f(v^+, u))
@@ -83,9 +83,9 @@ def velocity_step(tree: Tree, parameter_values: Sequence[str], dt: float) -> Any
     the step of `stepping`: v is the speed of the step that led to q, and forces act at the beginning.
 
     Raises:
-        StructureError: The tree has constraints, or uses a parameter that is not among `parameter_values`.
+        StructureError: The tree has constraints, or uses a parameter that is not among `parameter_names`.
     """
-    ca, s = _casadi(), describe(tree, parameter_values)
+    ca, s = _casadi(), describe(tree, parameter_names)
     if s.gaps.numel():
         raise StructureError(f"tree {tree.name!r} has constraints; a step from (q, v) in symbols is for open trees")
     n = s.q.numel()

@@ -251,7 +251,7 @@ class Tree:
 
     >>> arm = Joint("hinge", "revolute", "world", "rod", axis=(0.0, 1.0, 0.0), damping="friction")
     >>> tree = Tree("pendulum", (Body("rod", mass=1.0, com=(0.0, 0.0, -0.5)),), (arm,), actuated=("hinge",))
-    >>> tree.coordinates, tree.parameter_values
+    >>> tree.coordinates, tree.parameter_names
     (('hinge',), ('friction',))
 
     Raises:
@@ -307,7 +307,7 @@ class Tree:
         return tuple(joint.name for joint in self.moving)
 
     @property
-    def parameter_values(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Names of parameters that the description uses, sorted."""
         values: list[Value] = [*self.gravity, *(body.scale for body in self.bodies)]
         for joint in self.joints:

@@ -127,7 +127,7 @@ def judge(
         tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _carried(problem, ending),
     )  # fmt: skip
     if problem.candidate_causes and converged and tested is not None and misfit(evidence) <= 1.0:
-        reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+        reach = quantile * found.std
         told = held(
             system, theta, starts, weighted, found.seen, varied or {},
             inverse=by_noise, half_width=reach, noise=noise, least=float(unit),

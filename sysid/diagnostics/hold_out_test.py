@@ -5,8 +5,8 @@ segments as those for training were. Their unknown starts are fitted with fixed 
 body comes to rest there are false minima. The residuals are compared with those of the fit: if robot, model and noise are the
 same, the ratio of variances is 1 but for chance and for the errors of the parameters. With residuals r of unit variance,
 their Jacobian J by the parameters and the covariance C of these, r' (I + J C J')^{-1} r is chi square. Rows in which the acting
-commands are unknown (`.starts.rows_unknown`) are left out, and so are the largest `OUTLIERS` of the numbers of both sets.
-Nothing is reported where the starts do not converge, where errors of the parameters weigh more than noise (too much for a
+commands are unknown (`.initial_state.rows_unknown`) are left out, and so are the largest `OUTLIERS` of the numbers of both
+sets. Nothing is reported where the starts do not converge, where errors of the parameters weigh more than noise (too much for a
 linear model), nor for recordings that are followed by a filter, which fits no starts.
 """
 

@@ -37,7 +37,7 @@ def estimates_of(
     unsure: Array,
 ) -> tuple[Estimate, ...]:
     """Estimates of every parameter; hidden are those that neither curvature nor the model's error nor one side determines."""
-    std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    std = found.std
     at_bound = _sides(problem, theta)
     values, began = problem.natural(np.stack([theta, problem.encode(problem.parameter_values)]))
     slopes, before = problem.slopes(theta), problem.prior_rows[1]
@@ -73,9 +73,9 @@ def estimates_of(
 
 
 def doubted(problem: FitProblem, theta: Array, found: Identifiability, quantile: float) -> tuple[tuple[bool, bool], ...]:
-    """Per constant, whether its lower and upper bounds lie outside its curvature interval; both where curvature gives none."""
+    """Per parameter, whether its lower and upper bounds lie outside its curvature interval; both where curvature gives none."""
     lower, upper = problem.theta_bounds
-    reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    reach = quantile * found.std
     free = [spec.scale == "log" or not found.hidden[j] or len(theta) == 1 for j, spec in enumerate(problem.specs)]
     return tuple(
         (asked and (hidden or low < t - r), asked and (hidden or high > t + r))

@@ -13,7 +13,7 @@ fitted instead. Without the choice the parameters change by delta / s where its 
 is of a higher one.
 
 What a model assumes to be alike, as the springs of a chain, may differ by random factors exp(e_f), of standard deviation s.
-With the derivatives D of the residuals by e the parameters change by M e, M = -(J^T J + P)^{-1} J^T D, so constant i by a
+With the derivatives D of the residuals by e the parameters change by M e, M = -(J^T J + P)^{-1} J^T D, so parameter i by a
 standard deviation of s |M_i|.
 """
 
@@ -140,7 +140,7 @@ def in_steps_of(problem: FitProblem, simulator: Any) -> FitProblem:
 
 
 def half_step_variation(segments: Segments) -> dict[str, Varied]:
-    """Step in words -> segments in half the simulator's step, for `laws`.
+    """Step in words -> segments in half the simulator's step, for `left_open`.
 
     Raises:
         OptionError: The simulator has no step that can be changed.

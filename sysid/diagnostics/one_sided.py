@@ -37,7 +37,7 @@ _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
 class OneSided(NamedTuple):
-    """Constant that the data bound on one side, or on none."""
+    """Parameter that the data bound on one side, or on none."""
 
     open: str  # Side that the data leave open, "upper" or "lower"; "both": any value explains them.
     limit: float  # [fit coordinate] Bound on the other side, 95 %; NaN where both are open.
@@ -45,7 +45,7 @@ class OneSided(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Profile:
-    """Smallest cost with one constant fixed, compared with the fit's."""
+    """Smallest cost with one parameter fixed, compared with the fit's."""
 
     system: ShootingSystem
     theta: Array
@@ -108,14 +108,14 @@ class _Profile:
 def one_sided(
     system: ShootingSystem, theta: Array, starts: Array, *, variance: float, doubted: tuple[tuple[bool, bool], ...]
 ) -> tuple[OneSided | None, ...]:
-    """Per constant, its open side or sides; None where the data bound both sides.
+    """Per parameter, its open side or sides; None where the data bound both sides.
 
     Args:
         system: Segments and weights.
         theta: (p,) as fitted.
         starts: (S, nx) as fitted.
         variance: s^2.
-        doubted: Per constant, whether its lower and its upper bound are tested: those outside the interval so far.
+        doubted: Per parameter, whether its lower and its upper bound are tested: those outside the interval so far.
     """
     lower, upper = system.segments.problem.theta_bounds
     own = system.cost(theta, starts)

@@ -130,7 +130,7 @@ def _refined(system: ShootingSystem, theta: Array, starts: Array, raw: WeightedR
 def _reach(theta: Array, direction: Array, lower: Array, upper: Array) -> float:
     """Largest step of theta along a direction within the bounds, at most `SECANT`."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        system = np.where(
+        space = np.where(
             direction > 0, (upper - theta) / direction, np.where(direction < 0, (lower - theta) / direction, np.inf)
         )
-    return float(np.clip(system.min(), 0.0, SECANT))
+    return float(np.clip(space.min(), 0.0, SECANT))

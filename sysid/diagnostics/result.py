@@ -30,7 +30,7 @@ class Estimate:
 
     name: str
     unit: str
-    value: float  # Identified value; for a hidden constant the start value along the directions that are not seen.
+    value: float  # Identified value; for a hidden parameter the start value along the directions that are not seen.
     std: float  # [unit]; infinite if the parameter is hidden.
     interval: tuple[float, float]
     """95 % confidence, widened by the model's own error (see `.scan`); the bounds if nothing is seen."""
@@ -115,12 +115,12 @@ class FitResult:
 
     @property
     def std(self) -> dict[str, float]:
-        """Constant -> standard deviation [its unit]."""
+        """Parameter -> standard deviation [its unit]."""
         return {e.name: e.std for e in self.estimates}
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """Constant -> 95 % confidence interval."""
+        """Parameter -> 95 % confidence interval."""
         return {e.name: e.interval for e in self.estimates}
 
     @property

@@ -52,9 +52,9 @@ class Evidence:
     start_costs: tuple[float, ...]
     pressed: tuple[tuple[str, str], ...]  # Parameters that the fit moved to a bound, and that bound: ("gain", "lower").
     open_loop: tuple[HorizonError, ...]
-    compatible: tuple[Compatible, ...] = ()  # Values that the model's own error allows, per constant; empty where it has none.
+    compatible: tuple[Compatible, ...] = ()  # Values that the model's own error allows, per parameter; empty where it has none.
     whiteness: Whiteness | None = None  # None where residuals are mere rounding.
-    sides: tuple[OneSided | None, ...] = ()  # One-sided bounds, per constant; None for a parameter with two sides.
+    sides: tuple[OneSided | None, ...] = ()  # One-sided bounds, per parameter; None for a parameter with two sides.
     opened: tuple[LeftOpen, ...] = ()  # Effects of the model's choices on the parameters.
     single: bool = False  # Whether single steps from recorded states were fitted.
     from_measured: bool = False  # Whether fitted predictions start from recorded states.
@@ -127,7 +127,7 @@ def _model_error(evidence: Evidence) -> list[Diagnostic]:
     found = []
     specs, hidden = evidence.problem.specs, evidence.identifiability.hidden
     for spec, compatible, null in zip(specs, evidence.compatible, hidden, strict=bool(evidence.compatible)):
-        facts = {"unit": "" if spec.unit == "-" else f" {spec.unit}"}
+        facts = {"unit": spec.suffix}
         if compatible.vague(spec) and not null:
             ends = {"low": float(spec.decode(compatible.low)), "high": float(spec.decode(compatible.high))}
             found.append(Diagnostic("within_model_error", "warning", spec.name, facts=facts | ends))
@@ -167,7 +167,7 @@ def _assumed(evidence: Evidence) -> list[Diagnostic]:
 
 def _opened(evidence: Evidence) -> list[Diagnostic]:
     """Parameters that a choice of the model changes; a warning where it changes them by more than noise does."""
-    std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
+    std = evidence.identifiability.std
     found = []
     for cause, reach, allowed in evidence.opened:
         least = std if allowed else NORMAL * std
@@ -195,7 +195,7 @@ def _moved(evidence: Evidence, place: int, reach: float) -> dict[str, object]:
 
 def _weak(evidence: Evidence) -> list[Diagnostic]:
     """Parameters with a 95 % interval wider than a factor of e^2, or half of the allowed range."""
-    std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
+    std = evidence.identifiability.std
     limits = [0.5 if spec.scale == "log" else 0.125 for spec in evidence.problem.specs]
     weak = [e.name for e, s, limit in zip(evidence.estimates, std, limits, strict=True) if not e.hidden and s > limit]
     return [Diagnostic("weak", "warning", name) for name in weak]
@@ -252,7 +252,7 @@ def _of_held(evidence: Evidence) -> list[Diagnostic]:
         return []
     if test.share > 1.0:
         return [Diagnostic("hidden_error", "warning", test.cause, test.share, 1.0)]
-    std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
+    std = evidence.identifiability.std
     for name, amount, moved in test.not_given if misfit(evidence) <= 1.0 else ():
         spec = evidence.problem.known_specs[name]
         places = [i for i, e in enumerate(evidence.estimates) if not e.hidden and moved[i] > NORMAL * std[i]]
@@ -260,7 +260,7 @@ def _of_held(evidence: Evidence) -> list[Diagnostic]:
             continue
         times = max(_half_widths(evidence, i, float(moved[i])) for i in places)
         facts = {
-            "given": evidence.problem.given(name), "unit": "" if spec.unit == "-" else f" {spec.unit}",
+            "given": evidence.problem.given(name), "unit": spec.suffix,
             "moved": [_moved(evidence, i, float(moved[i])) for i in places], "times": times, "much": times > FAR,
         }  # fmt: skip
         known = None if np.isinf(amount) else amount
@@ -270,7 +270,7 @@ def _of_held(evidence: Evidence) -> list[Diagnostic]:
 
 
 def _half_widths(evidence: Evidence, place: int, reach: float) -> float:
-    """A constant's change in half widths of its interval; 0 where it is at most `MUCH` of the value."""
+    """A parameter's change in half widths of its interval; 0 where it is at most `MUCH` of the value."""
     e = evidence.estimates[place]
     (low, high), change = e.interval, abs(float(evidence.problem.specs[place].slope(e.value))) * reach
     return 2.0 * change / max(high - low, np.finfo(float).tiny) if change > MUCH * abs(e.value) else 0.0

@@ -7,7 +7,7 @@ residuals r, least squares C(theta) = |r|^2 and its smallest value C*, a value i
 .. math:: \sqrt{C(\theta) - C^*} \le q s + M, \qquad M^2 = \sum_c \max\Big(0, \sum_t r_{t,c}\, r_{t+1,c}\Big)
 
 q s is the half width of the interval for white noise. M is the size of the part of the residuals that lasts from row to row,
-which is no noise; at worst all of it is in the direction of one constant (set membership: Milanese and Vicino 1991). If M is
+which is no noise; at worst all of it is in the direction of one parameter (set membership: Milanese and Vicino 1991). If M is
 zero within chance, nothing is simulated. The other parameters and the starts stay as fitted: the true range is no smaller
 than the one found. Legend: S segments, L' compared rows, m channels, p parameters, K values.
 """
@@ -23,7 +23,7 @@ from softgym_envs.core.simulator import Array
 
 from ..least_squares.system import ShootingSystem
 
-VALUES = 33  # K values per constant, evenly spaced over its range in fit coordinates.
+VALUES = 33  # K values per parameter, evenly spaced over its range in fit coordinates.
 WHITE_CHANCE = 4.0  # Standard deviations that the persistent part of white noise stays below.
 VAGUE_FACTOR, VAGUE_SHARE = 10.0, 0.5
 """A parameter is unknown if its compatible values span an order of magnitude (log scale), or half of what is allowed."""

@@ -2,9 +2,8 @@ r"""Tests whether parameters hold over longer segments: free starts of short one
 
 Ten rows with a start of their own show little of a dry friction that a model lacks: a wrong damping and wrong velocities
 compensate for it. So where the residuals of short segments look like noise, parameters and starts are fitted again over
-segments
-2, 4 and 8 times as long, each fit from the end of the one before. The parameters may change: what short segments leave open is
-no error of the model. Fewer starts follow less of the noise, too, which is accounted for by their number; tested is the
+segments 2, 4 and 8 times as long, each fit from the end of the one before. The parameters may change: what short segments leave
+open is no error of the model. Fewer starts follow less of the noise, too, which is accounted for by their number; tested is the
 residuals' growth beyond that,
 
 .. math:: z = \log \frac{|r_{long}|^2 / \nu_{long}}{|r_{short}|^2 / \nu_{short}}

@@ -66,7 +66,6 @@ class Code(NamedTuple):
 
 
 SWITCHES = ("free_motion", "flip_y")  # Arguments whose flag has no value.
-RENAMED = {"measured": "columns"}  # Argument -> its flag, where that is another word.
 SETTINGS = ("box", "errors", "jacobian", "segment_steps", "starts")  # Arguments that are settings of a method.
 
 
@@ -81,7 +80,7 @@ def as_flags(text: str) -> str:
         name, values = found[1], re.sub(r"[(),']", " ", found[2] or "").split()
         if name in SETTINGS:
             return f"--settings {name}={values[0] if values else '...'}"
-        return " ".join([f"--{RENAMED.get(name, name).replace('_', '-')}", *([] if name in SWITCHES else values)])
+        return " ".join([f"--{name.replace('_', '-')}", *([] if name in SWITCHES else values)])
 
     return re.sub(r"`(\w+)(?:=([^`]*))?`", flag, text)
 
@@ -100,10 +99,10 @@ def _counted(d: Any) -> str:
 
 
 def _mismatch(d: Any) -> str:
-    own = f"{d.parameter} {'are' if ', ' in d.parameter else 'is'} its own, not the robot's"
+    own = f"{d.parameter} {'are effective values' if ', ' in d.parameter else 'is an effective value'} of this model"
     why = [f"errors last from row to row ({', '.join(d.lasting)}; by chance up to {d.chance:.2f})"] if d.lasting else []
     why += [f"errors are {d.factor:.2f} times what noise makes"] if d.factor else []
-    return "THE MODEL DOES NOT EXPLAIN these data: " + (
+    return "MODEL MISMATCH: residuals are not noise: " + (
         f"{' and '.join(why)}; parameters below are of this model alone" if why else own
     )
 
@@ -128,7 +127,7 @@ def _one_sided(d: Any) -> str:
 
 def _at_bound(d: Any) -> str:
     said = f"{d.parameter} ended at its {d.side} bound {d.value:g}{d.unit}: the best value may lie beyond it"
-    return said + ("; steps of the simulator bear no more: fit with a smaller `dt`" if d.by_step else "")
+    return said + ("; the simulator's step is unstable beyond it: fit with a smaller `dt`" if d.by_step else "")
 
 
 def _amount(moved: Mapping[str, Any]) -> str:
@@ -160,13 +159,13 @@ def _longer(d: Any) -> str:
 def _fixed(d: Any) -> str:
     said = f"intervals are for {d.parameter} = {d.given:.3g}{d.unit}"
     if d.value is None:
-        return f"{said}: these data cannot tell it from {', '.join(moved['name'] for moved in d.moved)}"
+        return f"{said}: these data cannot separate it from {', '.join(moved['name'] for moved in d.moved)}"
     moves = ", ".join(f"{moved['name']} by {_amount(moved)}" for moved in d.moved)
-    said += f": these data tell it only to {d.value:.2g}{d.unit}, which moves {moves}"
+    said += f": these data determine it only to within {d.value:.2g}{d.unit}, which moves {moves}"
     if not d.much:
         return said
     said += f", {up_to_100(d.times, 'half widths of its interval')}"
-    return f"{said}: measure {d.parameter}, fit it, too, or record what tells it"
+    return f"{said}: measure {d.parameter}, fit it, too, or record motions that show it"
 
 
 def _unheld(d: Any) -> str:
@@ -178,7 +177,8 @@ def _unknown_cause(d: Any) -> str:
     said = "why the model does not explain the data is unknown" + (f"; tried: {', '.join(d.tried)}" if d.tried else "")
     said += f"; not tried: {d.untried}" if d.untried else ""
     if d.parameter:
-        said += f". Most is taken off by {d.parameter} ({d.told}), which leaves {100 * d.value:.0f} % of the squares"
+        said += f". The largest improvement comes from {d.parameter} ({d.told})"
+        said += f", which leaves {100 * d.value:.0f} % of the squared residuals"
     return said
 
 
@@ -191,7 +191,9 @@ def _likely_cause(d: Any) -> str:
         rest = f"{100 * d.value:.0f} % of the squared residuals are left{partly}"
     said = f"the likeliest cause {among}is {d.parameter}{where}: {d.told}; {rest}"
     said += (
-        ". Record what tells them apart" if d.alike else f". Fit it, too: `free=({', '.join(['...', *map(repr, d.freed)])})`"
+        ". Record motions that separate them"
+        if d.alike
+        else f". Fit it, too: `free=({', '.join(['...', *map(repr, d.freed)])})`"
     )
     said += f". As well explained by {', or '.join(d.also)}" if d.also else ""
     return said + (f". Not tried: {d.untried}" if d.untried and not d.adequate else "")
@@ -199,7 +201,7 @@ def _likely_cause(d: Any) -> str:
 
 def _depends(d: Any) -> str:
     held = ", ".join(f"{name} = {value:.3g}" for name, value in d.held.items())
-    said = f"{d.parameter}: only for {held}, which is held; with that free, too, the data are explained by {d.told}"
+    said = f"{d.parameter}: only for {held}, which is fixed; with that free, too, the data are explained by {d.told}"
     return f"{said}. Measure it, or fit it: `free=({', '.join(map(repr, d.free))})`"
 
 
@@ -219,7 +221,7 @@ def _of_the_model(d: Any) -> str:
         more = (
             f"; predictions of these are off by up to {d.value:.2g} {d.unit} ({d.parameter}), noise is {d.limit:.2g} {d.unit}"
         )
-    more += f"; bands of predictions need {d.need:g} s" if d.need else "; trust the bands of predictions" if d.trust else ""
+    more += f"; prediction intervals need {d.need:g} s" if d.need else "; trust the prediction intervals" if d.trust else ""
     said = "the model does not explain these data: intervals are of the parameters with which it predicts such recordings best"
     return f"{said}, and of what its error leaves open, not of the robot's own{more}"
 
@@ -228,7 +230,7 @@ def _label(d: Any) -> str:
     words = f"wrong {d.what}: {d.parameter}" + "".join(f", or {other}" for other in d.others)
     gain = f"residuals are {d.value:.2g} times the noise, not {d.before:.3g} times ({d.told})"
     beside = ". Something else is wrong, too (another robot or model?), so it may be another label"
-    return f"{words}; so read, {gain}{beside if d.value > d.limit else ''}. {d.remedy}"
+    return f"{words}; with that correction, {gain}{beside if d.value > d.limit else ''}. {d.remedy}"
 
 
 def _step(d: Any) -> str:
@@ -248,7 +250,7 @@ def _second(d: Any) -> str:
     if d.how == "forgetful":
         return "a first fit ended elsewhere; this one begins where filters end that forget errors sooner"
     end = "a minimum that did not explain the data" if d.converged else "no minimum"
-    how = f"begins at what segments of {d.rows} rows give" if d.how == "short" else "grew in another way"
+    how = f"begins at what segments of {d.rows} rows give" if d.how == "short" else "used other horizons"
     return f"a first fit ended at {end}; this one {how}"
 
 
@@ -324,7 +326,7 @@ CODES: dict[str, Code] = {
     "pressed": Code(
         "The fit moved a parameter without effect to a bound.",
         "Check the model, or start elsewhere.",
-        "{parameter} was pressed to its {side} bound, where nothing of it shows: check the model, or start it elsewhere",
+        "{parameter} was driven to its {side} bound, where it has no effect: check the model, or start it elsewhere",
     ),
     "zero": Code(
         "A parameter ended at 0, and the fit is adequate.",

@@ -48,6 +48,11 @@ class Identifiability:
         """(p,) mask of parameters that take part in a null direction."""
         return np.asarray((np.abs(self.null) > TAKES_PART).any(axis=1), dtype=np.bool_)
 
+    @property
+    def std(self) -> Array:
+        """(p,) standard deviations in fit coordinates, zero along null directions."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
 
 @dataclass(frozen=True)
 class Combination:
@@ -169,7 +174,7 @@ def clustered_covariance(
     Residuals of a structurally wrong model are correlated in time; clusters (segments or recordings) are taken as the
     independent units instead of single numbers (Liang and Zeger 1986). A fit follows the most informative clusters, which
     leaves them less than their error: H_g = J_g B J_g' corrects that, so that the covariance is unbiased where errors are
-    white. The number of clusters that inform a constant (few, if its knowledge comes from few) sets its quantile of Student's
+    white. The number of clusters that inform a parameter (few, if its knowledge comes from few) sets its quantile of Student's
     t, with Satterthwaite's degrees of freedom; both after Bell and McCaffrey, Survey Methodology 28 (2002) 169. A prior is one
     more unit, whose spread is known.
 

@@ -103,17 +103,17 @@ def _hit_and_run(A: Array, b: Array, start: Array, rng: np.random.Generator) -> 
     root = np.linalg.inv(np.linalg.qr(A, mode="r") + 1e-300 * np.eye(A.shape[1]))  # spread under normal noise
     steps = STEPS * A.shape[1]
     points, kept = np.repeat(start[None], CHAINS, axis=0), []
-    system = b - points @ A.T
+    slack = b - points @ A.T
     for step in range(steps):
         ways = rng.standard_normal(points.shape) @ root.T
         slopes = ways @ A.T
         with np.errstate(divide="ignore", invalid="ignore"):
-            reach = system / slopes
+            reach = slack / slopes
         last = np.where(slopes > 0.0, reach, np.inf).min(axis=1)
         first = np.where(slopes < 0.0, reach, -np.inf).max(axis=1)
         share = first + rng.random(CHAINS) * (last - first)
         points = points + share[:, None] * ways
-        system = np.maximum(system - share[:, None] * slopes, 0.0)
+        slack = np.maximum(slack - share[:, None] * slopes, 0.0)
         if step >= steps // 2 and step % 4 == 0:
             kept.append(points)
     return np.concatenate(kept)

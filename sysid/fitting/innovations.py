@@ -59,7 +59,7 @@ class InnovationOptions:
     tracker: Callable[[Any, Trajectory], Tracker] | None = None
     """(simulator, recording) -> tracker of the recording; the system's procedure provides it."""
     gentle: Mapping[str, float] = field(default_factory=dict)
-    """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
+    """Parameter -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
     together: Mapping[str, str] = field(default_factory=dict)
     """Pattern of free parameters -> the one that is fitted roughly in their place, before they are freed."""
     anchors: int = 10

@@ -302,7 +302,7 @@ def _from_grid(
 
 
 def _closer(system: ShootingSystem, starts: Array, low: Array, high: Array, count: int) -> Array:
-    """Best constant (1,) of a grid, refined between the neighbours of the best, as the valley is narrow."""
+    """Best value (1,) of a grid, refined between the neighbours of the best, as the valley is narrow."""
     for _ in range(CLOSER):
         thetas = np.linspace(low, high, count)
         best = thetas[int(np.argmin(system.costs(thetas, starts)))]

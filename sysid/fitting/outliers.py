@@ -1,6 +1,7 @@
 """Outliers of a camera: found in the residuals of a robust fit, and left out of the next fit.
 
-A fit by Huber's loss ends near the ground truth even where points jump. Its residuals are, but for those points, noise and the
+A fit by Huber's loss ends near the true parameters even where points jump. Its residuals are, but for those points, noise and
+the
 model's error, of size s = 1.4826 median |r| per channel (no less than a known noise). Points off by more than `OUTLIER` s in
 some coordinate count as outliers and become gaps. Least squares of the remaining points follow.
 

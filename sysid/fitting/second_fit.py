@@ -2,7 +2,7 @@
 
 Where contacts begin a step of the simulator earlier or later, predictions jump, and the squares have many minima of nearly the
 same depth. Curvature shows the width of one of them, which may be ten times less than the distance between them. With the ends
-theta, theta' [fit coordinate] of two fits the lower is kept; the interval of constant j reaches `REACH` |theta_j - theta'_j|
+theta, theta' [fit coordinate] of two fits the lower is kept; the interval of parameter j reaches `REACH` |theta_j - theta'_j|
 farther, and so does the posterior.
 """
 

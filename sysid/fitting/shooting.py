@@ -99,7 +99,7 @@ class ShootingOptions:
     `.progressive`. Used where states are measured in part."""
     rough: tuple[Mapping[str, Any], ...] = ()
     """Fields of the simulator, if it has them, that are changed while a fit grows, where that is quicker. A fit that does not
-    converge, or does not explain the data, grows again with the next: the better end is kept (`ways.ranked`)."""
+    converge, or does not explain the data, grows again with the next: the better end is kept (`second_fit.ranked`)."""
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
     intervals allow for the other; see `.second_fit`. (): there is none."""

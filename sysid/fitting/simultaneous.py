@@ -7,7 +7,7 @@ Unknowns are parameters theta, the states x_0 ... x_K of every physics step, and
    0 \le z \perp f \ge 0
 
 The program is `core.transcription`'s: the contact schedule is *given* ([Jitosho2021] assumes it) or *found*. A polish by single
-shooting from its solution then removes the remaining tau and gives the usual judgement. With `free_initial=False` the first
+shooting from its solution then removes the remaining tau and gives the usual diagnostics. With `free_initial=False` the first
 states are the guess.
 
 Measured points are a function of the state that CasADi can differentiate (`observe`), from the system. Compared with

@@ -102,7 +102,7 @@ class LevenbergOptions:
     """Stop when the cosine between residual and every free column of J is below this."""
     deviations: float = 0.0
     """Stop when a step is accepted at no more than the first damping, and the linear problem has its minimum within this many
-    standard deviations of every constant (residuals of unit variance): only block unknowns then lower the cost. 0: never."""
+    standard deviations of every parameter (residuals of unit variance): only block unknowns then lower the cost. 0: never."""
 
     def __post_init__(self) -> None:
         for name in ("max_iterations", "damping", "cost_tolerance", "step_tolerance", "gradient_tolerance"):
@@ -120,7 +120,7 @@ class FitIteration:
     cost: float  # Final 1/2 sum of squared weighted residuals of the iteration.
     damping: float  # lambda used.
     ratio: float  # Actual over predicted reduction; NaN before the first step.
-    step: float  # Largest move of a constant [fit coordinate].
+    step: float  # Largest move of a parameter [fit coordinate].
     accepted: bool
     seconds: float  # Time since the start of this minimisation.
 

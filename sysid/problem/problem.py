@@ -31,7 +31,7 @@ from .recording_parameters import POSE, SENSED, Commands, RecordingParameters
 
 FEW_PARTS, MANY_PARTS = 5, 20
 """Parts of a row, over which commands are averaged: the most up to 20, or if these are fewer than 5, the fewest above 20."""
-OF_CONSTANTS = {"start", "prior", "view", "candidate_causes", "limits"}
+OF_PARAMETERS = {"start", "prior", "view", "candidate_causes", "limits"}
 """Fields of a `FitProblem` whose change needs no new check of its recordings."""
 
 
@@ -64,7 +64,7 @@ class FitProblem:
     noise_estimated: bool = False
     """Whether `noise` was estimated from the recordings themselves (`.noise`), and so has an error of its own."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Constant -> (mean, standard deviation) of prior knowledge [its unit]."""
+    """Parameter -> (mean, standard deviation) of prior knowledge [its unit]."""
     initial_state: Callable[[Trajectory], Array] | None = None
     """Recording -> its initial state (nx,) where it is not measured; None: the rest state with the measured entries put in."""
     free_initial: bool | None = None
@@ -91,7 +91,7 @@ class FitProblem:
     before: Simulator | None = None
     """The simulator as the user made it, where a procedure's stage has changed it."""
     limits: Mapping[str, tuple[float, float]] | None = None
-    """Constant of the robot -> narrower bounds than its own; None: those with which the simulator's steps are stable.
+    """Parameter of the robot -> narrower bounds than its own; None: those with which the simulator's steps are stable.
 
     They are kept for a problem in finer steps, which allow wider ones: the parameters are for this simulator.
     """
@@ -119,7 +119,7 @@ class FitProblem:
         within = {name: float(np.clip(self.given(name), *limits[name])) for name in limits if name in self.free}
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "start", self.parameter_values.replace(**within))
-        self._check_constants()
+        self._check_parameters()
         if not self.checked:
             checks.check_data(self)
         for name in SENSED:
@@ -133,7 +133,7 @@ class FitProblem:
         if self.parameter_values.batch is not None:
             raise ParameterError(f"start holds parameters for {self.parameter_values.batch} rows, expected one value each")
 
-    def _check_constants(self) -> None:
+    def _check_parameters(self) -> None:
         self.parameter_values.check_names(name for name in (*self.free, *self.prior) if name not in self.view.names())
         if not self.free or len(set(self.free)) != len(self.free):
             raise ParameterError(f"free is {self.free}, expected at least one name, each once")
@@ -235,7 +235,7 @@ class FitProblem:
         return type(self.parameter_values).from_vector(self.vectors(theta[None])[0])
 
     def slopes(self, theta: Array) -> Array:
-        """d constant / d fit coordinate, (p,)."""
+        """d parameter / d fit coordinate, (p,)."""
         values = self.natural(theta[None])[0]
         return np.array([float(s.slope(v)) for s, v in zip(self.specs, values, strict=True)])
 
@@ -507,7 +507,7 @@ class FitProblem:
         unknown = [name for name in changes if name not in allowed]
         if unknown:
             raise OptionError(f"unknown field {unknown[0]!r} of FitProblem; it has {', '.join(allowed)}")
-        return replace(self, **{"checked": set(changes) <= OF_CONSTANTS, **changes})
+        return replace(self, **{"checked": set(changes) <= OF_PARAMETERS, **changes})
 
 
 def parts_of(substeps: int) -> int:

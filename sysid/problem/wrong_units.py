@@ -43,24 +43,24 @@ def check_units(problem: Checked) -> None:
     Raises:
         DataError: A unit is wrong.
     """
-    diagnostics = []
+    messages = []
     for parameter_values in (problem.parameter_values, problem.simulator.default_parameters):
         try:
-            diagnostic = _diagnostic(problem, parameter_values)
+            message = _message(problem, parameter_values)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):  # a simulator of one's own, far from what it is made for
             return
-        if not diagnostic:
+        if not message:
             return
-        diagnostics.append(diagnostic)
-    raise DataError(diagnostics[-1])
+        messages.append(message)
+    raise DataError(messages[-1])
 
 
-def _diagnostic(problem: Checked, parameter_values: Parameters) -> str:
+def _message(problem: Checked, parameter_values: Parameters) -> str:
     """Diagnostic under these parameters, or ""."""
-    diagnostic = _by_prediction(problem, parameter_values) if problem.full_state else _by_rest(problem)
+    message = _by_prediction(problem, parameter_values) if problem.full_state else _by_rest(problem)
     if not problem.free_motion:
-        return diagnostic or _by_motion(problem, parameter_values)
-    return diagnostic or ("" if problem.full_state else _by_bending(problem, parameter_values))
+        return message or _by_motion(problem, parameter_values)
+    return message or ("" if problem.full_state else _by_bending(problem, parameter_values))
 
 
 def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, .
 
 
 def _by_prediction(problem: Checked, parameter_values: Parameters) -> str:
-    """Diagnostic, or "": compare the recording with short rollouts of the simulator, as recorded and under every factor.
+    """Message, or "": compare the recording with short rollouts of the simulator, as recorded and under every factor.
 
     One step shows wrong velocities, ten steps show wrong forces.
     """
@@ -170,7 +170,7 @@ def prediction_errors(problem: Checked, parameter_values: Parameters, horizon: i
 
 
 def _by_rest(problem: Checked) -> str:
-    """Diagnostic, or "": compare the spread of the measured columns along one axis with that of the robot at rest.
+    """Message, or "": compare the spread of the measured columns along one axis with that of the robot at rest.
 
     Along one axis, since robots travel; over points, since one point has no spread.
     """
@@ -191,7 +191,7 @@ def _by_rest(problem: Checked) -> str:
 
 
 def _by_bending(problem: Checked, parameter_values: Parameters) -> str:
-    """Diagnostic, or "": compare the accelerations of measured columns with the simulator's, from many velocities.
+    """Message, or "": compare the accelerations of measured columns with the simulator's, from many velocities.
 
     For free motions, whose initial velocities are unknown: forces bound accelerations, however fast a thing is thrown.
     """
@@ -231,7 +231,7 @@ def _acceleration(times: Array, values: Array) -> Array:
 
 
 def _by_motion(problem: Checked, parameter_values: Parameters) -> str:
-    """Diagnostic, or "": compare how far measured columns and the simulator's travel under the same controls."""
+    """Message, or "": compare how far measured columns and the simulator's travel under the same controls."""
     trajectory = problem.split.train[0]
     start = problem.simulator.initial_state(1) if problem.full_state else problem.initial_guess(trajectory)[None]
     controls = problem.controls(trajectory)[None]

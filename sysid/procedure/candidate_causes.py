@@ -1,13 +1,11 @@
 """Searches for the cause where a model does not explain its data: candidates of one or two parameters each are tried in turn.
 
 Where a stage's fit leaves more than noise, it is repeated from its end with the parameters of every candidate cause freed
-beside
-its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
-residuals most is named, if it explains the data or lowers them enough (`WORTH`). Else the cause is unknown, also if the
+beside its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers
+the residuals most is named, if it explains the data or lowers them enough (`WORTH`). Else the cause is unknown, also if the
 interval of a freed parameter holds its given value. If no candidate cause is named and the misfit is large, or a parameter
-shows nothing
-at its end, all are tried from the start of the fit, whose end may be a wrong minimum. Parameters stay those of the fit. If none
-is named and the stage has another simulator that leaves less, all are tried in that.
+shows nothing at its end, all are tried from the start of the fit, whose end may be a wrong minimum. Parameters stay those of
+the fit. If none is named and the stage has another simulator that leaves less, all are tried in that.
 
 Where a fit leaves only noise, a wrong value of a fixed parameter may hide in the fitted ones: so drag in damping. Then the fit
 is repeated with such parameters freed, and parameters that change are reported to depend on their value.
@@ -84,7 +82,7 @@ class _Tried(NamedTuple):
     @property
     def told(self) -> str:
         """Parameters of the candidate cause in words."""
-        hardly = f" (hardly told from {', '.join(self.inseparable)} by these data)" if self.inseparable else ""
+        hardly = f" (hardly separable from {', '.join(self.inseparable)} by these data)" if self.inseparable else ""
         return "; ".join(e.line() for e in self.fit.estimates if e.name in self.freed) + hardly
 
 
@@ -225,7 +223,7 @@ def conditional(
 
 
 def _hangs(old: Estimate, new: Estimate) -> bool:
-    """Whether a constant leaves its interval, or has a much wider one, where another is free."""
+    """Whether a parameter leaves its interval, or has a much wider one, where another is free."""
     (low, high), (wide_low, wide_high) = old.interval, new.interval
     return new.hidden or not low <= new.value <= high or wide_high - wide_low > WIDER * (high - low)
 

@@ -22,7 +22,7 @@ from ..diagnostics.uncertainty import Combination, JointParameters, PosteriorPar
 from ..diagnostics.validation import HorizonError, Trace
 from ..least_squares.levenberg import FitIteration
 from ..problem.recording_parameters import RecordingParameters
-from ..report.files import copy_constants, save
+from ..report.files import copy_parameters, save
 from ..report.page import render
 
 FIT = "fit.toml"  # File of the parameters, in the folder of a stage.
@@ -99,7 +99,7 @@ class Identification:
         """A few lines for people; stages that decide nothing are marked."""
         if len(self.stages) == 1:
             return self.stages[0].fit.summary()
-        begins = " (a start alone: later stages fit its parameters again, and judge them)"
+        begins = " (initial guess only: later stages fit these parameters again)"
         heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
         lines = [f"{head}\n{stage.fit.summary()}" for head, stage in zip(heads, self.stages, strict=True)]
         if self.unusable:
@@ -128,7 +128,7 @@ class Identification:
 
     def save_whole(self, folder: Path, missing: tuple[str, ...] = ()) -> None:
         """Write fit.toml and fit.json of several stages, whose own files are there."""
-        copy_constants(folder / self.stages[-1].name / FIT, folder / FIT, self.unusable, missing)
+        copy_parameters(folder / self.stages[-1].name / FIT, folder / FIT, self.unusable, missing)
         write_json(folder / "fit.json", {"stages": [stage.name for stage in self.stages], "notes": list(self.notes)})
 
     def report(self, path: str | Path) -> Path:

@@ -91,7 +91,7 @@ class Job:
     def _fitted(self) -> Identification:
         procedure, simulator, recordings = self.prepared()
         labels = all(EXPERIMENT in t.metadata for t in recordings)
-        if labels and _tells_more(procedure, simulator):
+        if labels and _frees_more(procedure, simulator):
             procedure = replace(procedure, from_recordings=None)
         single = self.stage or self.method or self.free or not labels or len(procedure.stages) == 1
         return (self._one_stage if single else self._whole_procedure)(procedure, simulator, recordings)
@@ -145,7 +145,7 @@ class Job:
         simulator = simulator if dt == simulator.dt else self.declared.simulator(model, dt=dt, options=options)
         found = tuple(t if abs(t.period - dt * t.substeps) < 1e-3 * t.period else t.for_timestep(dt) for t in found)
         if self.stage is None and not set(found[0].names) <= set(simulator.state_names):
-            procedure = self._filmed(procedure.by_camera, all_recognised(_experiments_of(procedure, simulator, found)))
+            procedure = self._recorded_stages(procedure.by_camera, all_recognised(_experiments_of(procedure, simulator, found)))
         found = self._labelled(procedure, simulator, found)
         if procedure.recorded.remark is not None:
             for told in sorted({procedure.recorded.remark(simulator, t) for t in found} - {""}):
@@ -221,7 +221,7 @@ class Job:
         if problem.noise is None and method_of(stage.method).known_noise:
             problem = problem.with_estimated_noise()
             told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
-            self.say(f"noise by third differences [SI]: {told}; if you know better, say `noise`")
+            self.say(f"noise by third differences [SI]: {told}; if you know it, give `noise`")
         return problem
 
     def _start(self, simulator: Simulator) -> Parameters:
@@ -370,7 +370,7 @@ class Job:
         self.say(f"note: stage {stage.name} fits recordings of {stage.experiment!r}: those of {others} are left out")
         return TrajectorySet(left)
 
-    def _filmed(self, procedure: Procedure, experiments: list[str]) -> Procedure:
+    def _recorded_stages(self, procedure: Procedure, experiments: list[str]) -> Procedure:
         """The procedure without stages of experiments that were not recorded."""
         found = procedure.of(experiments)
         for name in sorted({s.experiment for s in procedure.stages} - {s.experiment for s in found.stages}):
@@ -380,7 +380,7 @@ class Job:
     def _labelled(
         self, procedure: Procedure, simulator: Simulator, recordings: tuple[Trajectory, ...]
     ) -> tuple[Trajectory, ...]:
-        """Recordings of a laboratory that cover all experiments of the procedure, each labelled; others unchanged."""
+        """Recordings without labels that cover all experiments of the procedure, each labelled; others unchanged."""
         if any(EXPERIMENT in recording.metadata for recording in recordings):
             return recordings
         names = _experiments_of(procedure, simulator, recordings)
@@ -417,8 +417,8 @@ def all_recognised(experiments: list[str]) -> list[str]:
     return experiments
 
 
-def _tells_more(procedure: Procedure, simulator: Simulator) -> bool:
-    """Whether the procedure's only stage is of the engine as it is, or frees parameters that the laboratory's stage fixes."""
+def _frees_more(procedure: Procedure, simulator: Simulator) -> bool:
+    """Whether the procedure's only stage is of the engine as it is, or frees parameters that `from_recordings` fixes."""
     if procedure.from_recordings is None or len(procedure.stages) > 1:
         return False
     own, from_recordings = procedure.stages[0], procedure.from_recordings

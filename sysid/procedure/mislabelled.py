@@ -1,6 +1,7 @@
 """Tests for wrong labels of a bad fit: one factor on lengths or angles, y that points down, or two exchanged columns.
 
-Before a fit only accelerations that no force can cause are refused (`data.wrong_units`): too small ones may be friction. After
+Before a fit only accelerations that no force can cause are refused (`sysid.problem.wrong_units`): too small ones may be
+friction. After
 it, recordings whose residuals are many times their noise are fitted again from the simulator's own parameters, once for every
 label that may be meant instead.
 """

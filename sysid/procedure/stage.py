@@ -94,7 +94,7 @@ def fit_without_bands(
     diagnose: Diagnose = "full",
     keep: Callable[[FitResult], object] | None = None,
 ) -> Fitted:
-    """`fit_stage` without bands of predictions."""
+    """`fit_stage` without prediction intervals."""
     method, say = method_of(stage.method), saying(progress)
     where: dict[str, Any] = {}
     if folder is not None and method.leaves_checkpoint:
@@ -222,7 +222,7 @@ def _otherwise(
 
 
 def banded(problem: FitProblem, result: FitResult) -> FitResult:
-    """The result with bands of predictions (`diagnostics.prediction_intervals`), and diagnostics on them.
+    """The result with prediction intervals (`diagnostics.prediction_intervals`), and diagnostics on them.
 
     Args:
         problem: As it was fitted; recordings that it held out are predicted, too.

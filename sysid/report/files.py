@@ -37,7 +37,7 @@ def save(result: FitResult, directory: str | Path, *, page: bool = True) -> Path
     return directory
 
 
-def copy_constants(source: Path, target: Path, unusable: tuple[str, ...], missing: tuple[str, ...] = ()) -> None:
+def copy_parameters(source: Path, target: Path, unusable: tuple[str, ...], missing: tuple[str, ...] = ()) -> None:
     """Copy a fit.toml as the result of all stages; appears whole or not at all.
 
     It is marked where a stage that gave some parameters (`unusable`) failed, or stages are `missing`.
@@ -72,7 +72,7 @@ def save_rows(found: HorizonResult, state_names: tuple[str, ...], path: Path) ->
 
 
 def rows_in_words(found: HorizonResult) -> str:
-    """One line per constant, the time per row, the number of windows that the model does not explain, and a caveat."""
+    """One line per parameter, the time per row, the number of windows that the model does not explain, and a caveat."""
     lines = [
         f"{name} = {value:.4g}, standard deviation {std:.2g}" if told else f"{name}: not identifiable so far"
         for name, value, std, told in zip(found.names, found.mean[-1], found.std[-1], found.determined, strict=True)

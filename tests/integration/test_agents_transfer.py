@@ -47,8 +47,8 @@ STUDY = Study(
     repeats=Repeats(datasets=2, seeds=2, starts=3),
     planning=Planning(horizon=15, substeps=1, restarts=2, iterations=15, trust=1.0, difference_step=None, ensemble=3),
     thresholds=(
-        Threshold("identified", "share", 0.95, reason="the same system"),
-        Threshold("nominal", "share", 2.0, reason="cannot hold"),
+        Threshold("identified", "score", 0.95, reason="the same system"),
+        Threshold("nominal", "score", 2.0, reason="cannot hold"),
         Threshold("identified", "improvement", 0.9, "nominal"),
     ),
 )

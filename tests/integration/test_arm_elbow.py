@@ -82,7 +82,7 @@ def test_an_arm_without_muscles_moves_as_that_of_the_tree_mechanics(friction):
     np.testing.assert_allclose(found[0, free, 0], theirs.states[0, free, 0], atol=1e-10)
 
 
-def test_dry_friction_is_told_by_who_candidate_causes_it():
+def test_dry_friction_is_named_where_it_is_a_candidate_cause():
     """0.1 N m that a fit of damping and strength does not know, seen as a laboratory sees it."""
     ground_truth, seen = ElbowSimulator(), ElbowParameters(friction=0.1)
     noise = {"elbow": 2e-3, "velbow": 0.02, "biceps": 0.01, "triceps": 0.01}

@@ -59,7 +59,7 @@ def test_versions_agree():
 # --- commands ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_verb_tells_its_options():
+def test_every_subcommand_lists_its_options():
     """Each file of scripts/ is a subcommand of the command, with `Args` and `main`."""
     said = run(sys.executable, "scripts", cwd=ROOT)
     for path in SUBCOMMANDS:

@@ -136,8 +136,8 @@ def test_constants_that_their_own_fit_warns_of_are_not_taken_in_silence(tmp_path
     path = TensegrityParameters().save(tmp_path / "fit.toml", provenance={"do_not_use": "the fit says: NOT CONVERGED"})
     with pytest.warns(FitWarning, match=r"fit.toml: the fit says: NOT CONVERGED"):
         gym.make(ROLL, params=path)
-    TensegrityParameters().save(path, provenance={"unexplained": "the fit says: THE MODEL DOES NOT EXPLAIN these data"})
-    with pytest.warns(FitWarning, match=r"fit.toml: the fit says: THE MODEL DOES NOT EXPLAIN"):
+    TensegrityParameters().save(path, provenance={"unexplained": "the fit says: MODEL MISMATCH: residuals are not noise"})
+    with pytest.warns(FitWarning, match=r"fit.toml: the fit says: MODEL MISMATCH"):
         gym.make(ROLL, params=path)
     TensegrityParameters().save(path, provenance={"method": "one_step"})
     with warnings.catch_warnings():

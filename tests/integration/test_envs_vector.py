@@ -159,5 +159,5 @@ def test_wrong_shapes_of_options_name_the_shape_of_one_row(rows, each):
     for state in (np.zeros(4), np.zeros((2, 6))):
         with pytest.raises(ShapeError, match=re.escape(f"option 'state' has shape {state.shape}, expected (6,){each}") + "$"):
             env.reset(options={"state": state})
-    with pytest.raises(ShapeError, match=f"constant 'friction' holds 2 numbers, expected one{each}$"):
+    with pytest.raises(ShapeError, match=f"parameter 'friction' holds 2 numbers, expected one{each}$"):
         env.reset(options={"parameters": {"friction": [0.2, 0.3]}})

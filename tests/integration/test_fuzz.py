@@ -17,7 +17,7 @@ def warm():
 
 
 @pytest.mark.parametrize("name", fuzz.entry_points())
-def test_a_door_gives_what_is_right_or_one_of_our_errors(name):
+def test_an_entry_point_gives_what_is_right_or_one_of_our_errors(name):
     entry_point = fuzz.entry_points()[name]
 
     @settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

@@ -202,7 +202,7 @@ def test_springs_that_pull_to_the_recorded_angles_add_nothing_where_the_model_mo
     )
 
 
-def test_the_papers_cost_finds_the_ground_truth_through_the_same_door():
+def test_the_papers_cost_finds_the_ground_truth_through_the_same_entry_point():
     stage = replace(PAPER, experiment="manipulation")
     fits = run_procedure(PROCEDURE, LoopSimulator(), manipulated(), stages=(stage,))
     found = [getattr(fits.parameters, name) for name in STIFFNESS]

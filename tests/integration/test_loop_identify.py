@@ -136,7 +136,7 @@ def test_a_prediction_is_that_of_the_mechanism_with_all_its_constants(parts):
     """The kernel knows only what is estimated; motion and sensitivities by all 26 parameters and more are the same."""
     model = held(LoopModel(6, spring_parts=parts))
     estimator = Estimator(model, 0.02, 0.008, (THETA, PSI), OFFSET)
-    mechanism, belief = Mechanism(model.tree, 0.01, model.parameter_values), estimator.prior
+    mechanism, belief = Mechanism(model.tree, 0.01, model.parameter_names), estimator.prior
     belief.theta[:] += 0.1 * np.random.default_rng(3).standard_normal(belief.theta.shape)
     for u in model.hold + 0.5 * np.random.default_rng(2).uniform(-1, 1, (5, 7)) * INCREMENT:
         parameter_values = estimator.parameter_values(belief.theta)

@@ -37,7 +37,7 @@ def test_factors_are_of_the_joints_that_they_name_in_both_engines():
     for name, factor in (("left_theta0", 1.4), ("right_theta2", 0.7), ("right_theta1", 1.0)):
         assert mujoco_model.jnt_stiffness[mujoco_model.joint(name).id] == pytest.approx(factor * parameters.theta_stiffness)
     assert mujoco_model.jnt_stiffness[mujoco_model.joint("left_psi1").id] == pytest.approx(1.3 * parameters.psi_stiffness)
-    own = dict(zip(MODEL.parameter_values, MODEL.tree_constants(parameters.to_matrix(1))[0], strict=True))
+    own = dict(zip(MODEL.parameter_names, MODEL.tree_constants(parameters.to_matrix(1))[0], strict=True))
     for joint in MODEL.tree.moving:
         if isinstance(joint.stiffness, str):
             assert own[joint.stiffness] == pytest.approx(mujoco_model.jnt_stiffness[mujoco_model.joint(joint.name).id])

@@ -24,7 +24,7 @@ def turned(model, stiffness=0.0):
     """Angles of the loop at rest, the hand turned by 0.3 rad about its axis and bent by 0.2, with this stiffness of twist."""
     parameter_values = model.defaults[None]
     if model.twist:
-        parameter_values[0, model.parameter_values.index("twist_stiffness")] = stiffness
+        parameter_values[0, model.parameter_names.index("twist_stiffness")] = stiffness
     arm = np.array([model.start])
     arm[0, [4, 6]] += [0.2, 0.3]
     return model.relax(arm, parameter_values)[0][0]
@@ -56,7 +56,7 @@ def test_slopes_of_trees_constants_are_differences():
     steps = 1e-6 * np.eye(row.shape[1])
     found = (model.tree_constants(row + steps) - model.tree_constants(row - steps)).T / 2e-6
     np.testing.assert_allclose(model.tree_slopes(row)[0], found, atol=1e-7)
-    assert len(model.parameter_values) == found.shape[0]
+    assert len(model.parameter_names) == found.shape[0]
 
 
 def test_engine_and_mujoco_twist_alike():

@@ -202,7 +202,7 @@ def test_bad_arguments_are_named():
         Mechanism(pendulum(), 0.01, force_split="right")
     with pytest.raises(StructureError, match="held coordinate"):
         mechanism.rest([[0.0]], held=("knee",))
-    with pytest.raises(StructureError, match="uses constant 'k'"):
+    with pytest.raises(StructureError, match="uses parameter 'k'"):
         Mechanism(Tree("t", (rod("a"),), (Joint("j", "revolute", "world", "a", stiffness="k"),)), 0.01)
     with pytest.raises(StructureError, match="moves no mass"):
         Mechanism(Tree("t", (Body("a"),), (Joint("j", "revolute", "world", "a"),)), 0.01)

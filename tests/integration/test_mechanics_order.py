@@ -42,7 +42,7 @@ def acceleration(tree: Any, names: Any) -> Any:
 
 def reference(simulator: Any, state: np.ndarray, controls: np.ndarray, tolerance: float = 1e-9) -> np.ndarray:
     """States (T + 1, nx)."""
-    found, n = acceleration(simulator.model.tree, simulator.mechanism.parameter_values), simulator.model.n
+    found, n = acceleration(simulator.model.tree, simulator.mechanism.parameter_names), simulator.model.n
     parameter_values, states = simulator.tree_constants()[0], [state]
     for control in controls:
         move = lambda _, x, u=control: np.concatenate([x[n:], found(x[:n], x[n:], u, parameter_values)])  # noqa: E731

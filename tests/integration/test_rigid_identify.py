@@ -209,12 +209,12 @@ def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
     assert all(found["noise"][name] == pytest.approx(sigma, rel=0.3) for name, sigma in CAMERA.items())
 
 
-def test_evolution_that_explains_nothing_asks_no_candidate_causes_that_it_cannot_free(script, tmp_path, capsys):
+def test_evolution_that_explains_nothing_tries_no_candidate_causes_that_it_cannot_free(script, tmp_path, capsys):
     """Another cone than is fitted; the method knows no parameters of recordings, such as latency: that ended in an error."""
     path = camera_file(tmp_path / "camera.csv", pulled(0.3, BlockModel(num_directions=128), seed=1), BLOCK_UNITS)
     assert run_script(script, "block", "--data", path, "--method", "cma_es", *FULL, "--out", tmp_path / "out") == 0
     said = capsys.readouterr().out
-    assert "THE MODEL DOES NOT EXPLAIN" in said and re.search(r"tried(: | \()drag", said) and "act late" not in said
+    assert "MODEL MISMATCH" in said and re.search(r"tried(: | \()drag", said) and "act late" not in said
 
 
 def thrown(friction: float, velocity: tuple[float, float, float], seed: int = 0) -> Trajectory:

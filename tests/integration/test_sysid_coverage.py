@@ -2,8 +2,8 @@
 needed.
 
 For z = (estimate - ground truth) / std in fit coordinates, sum z^2 over 40 seeds is chi^2 with 40 degrees of freedom. Gates are
-the
-quantiles 1e-4 and 1 - 1e-4 of the binomial and chi^2 laws, fixed before any fit was run; too wide fails as well as too narrow.
+the quantiles 1e-4 and 1 - 1e-4 of the binomial and chi^2 laws, fixed before any fit was run; too wide fails as well as too
+narrow.
 """
 
 from __future__ import annotations

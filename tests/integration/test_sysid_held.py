@@ -83,8 +83,9 @@ def test_noise_that_recordings_told_wrong_does_not_weigh() -> None:
 def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -> None:
     """Its interval there, and by how much more the fitted one is open there."""
     fit, both = fitted(("gain",), {"another damping": ("damping",)}), fitted(("gain", "damping"), {})
-    said = r"intervals are for damping = 1.5 N s/m: these data tell it only to (\S+) N s/m, which moves gain by ([0-9.]+) %"
-    said += r", (\S+) half widths of its interval: measure damping, fit it, too, or record what tells it"
+    said = r"intervals are for damping = 1.5 N s/m: these data determine it only to within (\S+) N s/m"
+    said += r", which moves gain by ([0-9.]+) %"
+    said += r", (\S+) half widths of its interval: measure damping, fit it, too, or record motions that show it"
     words = re.fullmatch(said, note(fit))
     assert words
     assert float(words[1]) == pytest.approx(1.96 * estimate(both, "damping").std, rel=0.15)  # both are of the first order
@@ -97,7 +98,7 @@ def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -
 def test_what_cannot_be_told_apart_and_what_changes_nothing() -> None:
     """All of mass, damping, stiffness and gain times two moves alike; paint moves nothing."""
     fit = fitted(("stiffness", "damping", "gain"), {"another mass": ("mass",), "another paint": ("paint",)})
-    assert note(fit) == "intervals are for mass = 2 kg: these data cannot tell it from stiffness, damping, gain"
+    assert note(fit) == "intervals are for mass = 2 kg: these data cannot separate it from stiffness, damping, gain"
     assert fit.explained and not any("paint" in d.parameter for d in fit.diagnostics)
     assert fit.codes[0] == "identified_with_reservations"  # a mass that was not measured made [ok] of any stiffness
 
@@ -183,7 +184,7 @@ def test_a_cause_that_data_hardly_tell_from_what_was_fitted_is_said_to_be_one() 
     blind = single_shooting(problem)
     assert not blind.explained
     (cause,) = candidate({"another push": ("offset",)}, single_shooting, problem, blind).of("likely_cause")
-    assert cause.facts["alike"] == ["gain"] and cause.sentence().endswith("Record what tells them apart")
+    assert cause.facts["alike"] == ["gain"] and cause.sentence().endswith("Record motions that separate them")
 
 
 def test_causes_that_explain_as_well_are_named_too() -> None:

@@ -21,7 +21,7 @@ ROC = load_script("experiments/all_identify/roc.py")
 
 
 def fitted(error: float) -> FitResult:
-    """A mass on a spring, whose place is seen with an error that lasts; 2 s, too short for bands of predictions."""
+    """A mass on a spring, whose place is seen with an error that lasts; 2 s, too short for prediction intervals."""
     clean = record(Spring(), GROUND_TRUTH, steps=100)[0]
     lasting = error * np.sin(37.0 * clean.times)[:, None]
     noisy = replace(clean, values=clean.values + lasting).with_noise(np.random.default_rng(3), NOISE)

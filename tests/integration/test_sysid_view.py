@@ -212,7 +212,7 @@ def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
     told = conditional(("mass",), single_shooting, given, found, Search(say=trying.append))
     assert trying == ["the data are explained; trying mass free, too (1 of 1)"]
     assert found.explained and told.codes[0] == "identified_with_reservations" and told.estimates == found.estimates
-    assert told.diagnostics[-1].sentence().startswith("stiffness, damping, gain: only for mass = 3, which is held")
+    assert told.diagnostics[-1].sentence().startswith("stiffness, damping, gain: only for mass = 3, which is fixed")
     assert conditional(("paint",), single_shooting, given, found) is found  # it has no effect
 
 

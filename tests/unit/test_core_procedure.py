@@ -76,7 +76,7 @@ def test_bad_procedures_are_named():
 @pytest.mark.parametrize(
     ("name", "seconds"), [("block", 1.0), ("particles", 5.0), ("loop", 20.0), ("arm", 8.0), ("upper_body", 8.0)]
 )
-def test_the_verb_records_as_long_on_a_ground_truth_of_short_steps(name, seconds):
+def test_the_subcommand_records_as_long_on_a_ground_truth_of_short_steps(name, seconds):
     for backend in ("native", "mujoco"):
         (found,) = sysid.record(name, backend=backend)
         assert found.times[-1] - found.times[0] == pytest.approx(seconds)

@@ -133,9 +133,9 @@ def test_tree_from_toml(tmp_path):
     path = tmp_path / "leg.toml"
     path.write_text(FILE)
     tree = load_tree(path)
-    assert tree.coordinates == ("hip", "knee") and tree.parameter_values == ("friction", "shank_scale")
+    assert tree.coordinates == ("hip", "knee") and tree.parameter_names == ("friction", "shank_scale")
     assert tree.joints[1].upper == 2.0 and tree.constraints == (Pin("stand", "foot", "spot"),)
-    h, _ = Mechanism(tree, 0.01, tree.parameter_values).gaps(np.zeros((1, 2)), [0.1, 1.0])
+    h, _ = Mechanism(tree, 0.01, tree.parameter_names).gaps(np.zeros((1, 2)), [0.1, 1.0])
     assert np.abs(h).max() < 1e-15
 
 

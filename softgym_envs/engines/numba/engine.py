@@ -1,4 +1,4 @@
-"""Numba kernels over rows: the counterpart of `warp_engine` for systems whose step is a small dense solver per row.
+"""Numba kernels over rows: the counterpart of `engines.warp.engine` for systems whose step is a small dense solver per row.
 
 A kernel is compiled when it is first called (some seconds; then cached on disk) and releases the GIL, so that large batches run
 in threads. Rows never interact: how they are spread over threads changes no bit. Legend: B batch, T horizon, P parameters.

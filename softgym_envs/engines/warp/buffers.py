@@ -1,6 +1,6 @@
 """Buffers for launches of a `KernelProgram`: its kernels, arrays of one shape, and the launch packed with them as one call.
 
-Legend: B batch, T control steps, P parameters, as in `warp_engine`.
+Legend: B batch, T control steps, P parameters, as in `engines.warp.engine`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KernelProgram:
     options: tuple[tuple[str, Any], ...] | None = None
     """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
     lanes: bool = False
-    """Whether the kernel obeys the rules of `warp_lanes`: forward, the CPU runs four rows at once, but one row as it is."""
+    """Whether the kernel obeys the rules of `lanes`: forward, the CPU runs four rows at once, but one row as it is."""
     size: int | None = None
     """Index of the state's entry that determines how long a row takes, for `lanes`: rows with similar values are grouped."""
 
@@ -119,7 +119,7 @@ def prepare(kernel: Any, rows: int, inputs: list[Any], device: str) -> Any:
 
 
 class LaneBuffers:
-    """Buffers of one shape in the layout of `warp_lanes`, and the launch packed for them; forward, on the CPU."""
+    """Buffers of one shape in the layout of `lanes`, and the launch packed for them; forward, on the CPU."""
 
     def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int) -> None:
         kernel, groups, self.rows = engine.program.beside, -(-rows // LANES), rows

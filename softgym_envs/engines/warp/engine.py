@@ -14,10 +14,9 @@ The kernel's arguments are, in this order::
     states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
     status              (B,)              result, of int or of float64
 
-`tape` and `workspace` (see `warp_memory`) are left out where a system declares none. No index may be negative: kernels that
-only
-run forward have loops and arrays of their own on the CPU (`plain.h`). There, a kernel that is made for it runs forward with
-four rows in one thread (`warp_lanes`). With slots = 2 the kernel only runs forward; with slots = T substeps + 1 nothing is
+`tape` and `workspace` (see `memory`) are left out where a system declares none. No index may be negative: kernels that
+only run forward have loops and arrays of their own on the CPU (`plain.h`). There, a kernel that is made for it runs forward
+with four rows in one thread (`lanes`). With slots = 2 the kernel only runs forward; with slots = T substeps + 1 nothing is
 overwritten, which is what Warp's reverse mode needs: a value overwritten between its use and the backward pass gives silently
 wrong gradients. For the same reason no local variable of the kernel may change across iterations of a dynamic loop, and a
 function that writes to the tape is a `stage`.

@@ -1,6 +1,6 @@
 // Rows of a batch beside each other in one thread: Warp's C++ of a kernel, read with another meaning of two types and one word.
 //
-// Stands before a generated kernel (see warp_lanes.py), behind the number of rows, SOFTGYM_LANES. From here on, `wp::float64`
+// Stands before a generated kernel (see lanes.py), behind the number of rows, SOFTGYM_LANES. From here on, `wp::float64`
 // is one number of each row, `bool` one answer of each, and the body of an `if` runs when any row wants it. Warp gives a
 // variable that a branch changes its value by `where(condition, changed, unchanged)`, which chooses row by row. What else a
 // branch does, it would do to all rows: so a kernel for lanes writes to arrays only where all rows do. Integers are the same

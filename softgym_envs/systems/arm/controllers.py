@@ -35,9 +35,9 @@ def blind(envs: Any) -> Controller:
     seeing = reflex(envs)
 
     def act(observation: Array) -> Array:
-        initial_guess = np.array(observation, dtype=np.float64)
-        initial_guess[:, 4] = 1.45 - initial_guess[:, 0]
-        return seeing(initial_guess)
+        blinded = np.array(observation, dtype=np.float64)
+        blinded[:, 4] = 1.45 - blinded[:, 0]
+        return seeing(blinded)
 
     return act
 

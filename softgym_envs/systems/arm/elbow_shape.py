@@ -53,7 +53,7 @@ def hinge_of(tree: Tree) -> Joint:
         )
     if not -np.pi < hinge.lower < hinge.upper < np.pi:
         raise StructureError(f"{where}: hinge {hinge.name!r} turns from {hinge.lower} to {hinge.upper}; expected limits [rad]")
-    unknown = [name for name in tree.parameter_values if name not in TREE_CONSTANTS]
+    unknown = [name for name in tree.parameter_names if name not in TREE_CONSTANTS]
     for what in ("damping", "friction"):
         if isinstance(getattr(hinge, what), str) and getattr(hinge, what) != what:
             unknown.append(f"{getattr(hinge, what)} as {what}")

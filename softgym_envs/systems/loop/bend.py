@@ -2,7 +2,7 @@ r"""Task LoopBend: the hand follows a profile that stretches, bends and twists t
 
 A profile is :math:`q(t) = q_{start} + \tfrac12 (1 - \cos(2 \pi t / T)) \Delta` of the arm's angles, where Delta moves the hand
 by drawn amounts of stretch (up), bend (along the world's x and y) and twist (about the vertical). The budget is
-`tasks.INCREMENT`, the torques at an action of 1; its use costs reward.
+`arm_task.INCREMENT`, the torques at an action of 1; its use costs reward.
 
 Observation ("sensors"): the arm's angles from the start and their speeds, the wanted pose of the hand relative to its own (the
 arm knows that by its own angles), and how the profile goes on from there. "state" adds the loop's angles and speeds.

@@ -67,8 +67,8 @@ class LoopSimulator(TreeSimulator):
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The tree in (q, p), with parameters `model.parameter_values`; see `tree_constants`."""
-        return Mechanism(self.model.tree, self.dt, self.model.parameter_values)
+        """The tree in (q, p), with parameters `model.parameter_names`; see `tree_constants`."""
+        return Mechanism(self.model.tree, self.dt, self.model.parameter_names)
 
     def caution(self, parameters: Parameters) -> str:
         """Tell of a damping under which steps of this length make energy."""

@@ -98,7 +98,7 @@ class Estimator:
     @cached_property
     def mechanism(self) -> Mechanism:
         """Our model."""
-        return Mechanism(self.model.tree, self.period / self.substeps, self.model.parameter_values)
+        return Mechanism(self.model.tree, self.period / self.substeps, self.model.parameter_names)
 
     @cached_property
     def prior(self) -> Belief:
@@ -178,7 +178,7 @@ class Estimator:
 
     @cached_property
     def gauge(self) -> Any:
-        """Measurement of the angles: a `learn.Gauge`, as kernels take it."""
+        """Measurement of the angles: an `estimator_kernels.Gauge`, as kernels take it."""
         return plain(Gauge(float(self.noise), self._range[0], self._range[1], len(ARM)))
 
     @cached_property

@@ -40,7 +40,7 @@ def check_labels(model: LoopModel, angles: Array, torques: Array) -> None:
         DataError: They do not fit, and other labels do.
     """
     given, *others = _readings(angles, torques)
-    arm = Mechanism(model.arm, 0.01, model.parameter_values)
+    arm = Mechanism(model.arm, 0.01, model.parameter_names)
     parameter_values = np.repeat(model.tree_constants(model.defaults[None]), 1 + len(others), axis=0)
     needed = arm.rest(
         np.stack([angles, *(reading.angles for reading in others)]), parameter_values=parameter_values, held=ARM

@@ -190,7 +190,7 @@ class LoopModel:
 
     @property
     def defaults(self) -> np.ndarray:
-        """Values of `parameter_values` (P,): stiffness as identified in the paper, damping that its integrator needs."""
+        """Values of `parameter_names` (P,): stiffness as identified in the paper, damping that its integrator needs."""
         return np.asarray(self.tree_constants(self.parameters_class().to_matrix(1))[0])
 
     @property
@@ -201,7 +201,7 @@ class LoopModel:
         return loop_parameters(self.spring_parts, self.twist)
 
     @cached_property
-    def parameter_values(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Names of the tree's parameters: `PARAMETERS`, those of twist, and the stiffness of every part."""
         return (*PARAMETERS, *self._twist, *(f"spring_{name}" for name in factor_names(self.spring_parts)))
 
@@ -210,7 +210,7 @@ class LoopModel:
         return TWIST if self.twist else ()
 
     def tree_constants(self, parameter_values: Array) -> Array:
-        """Values of `parameter_values` (B, P) for `LoopParameters`: the clamp's shift, gravity downwards, factors."""
+        """Values of `parameter_names` (B, P) for `LoopParameters`: the clamp's shift, gravity downwards, factors."""
         parts = [parameter_values[:, : len(PARAMETERS)] * SIGNS + self._added]
         parts += [parameter_values[:, self._twist_columns]] if self.twist else []
         parts += [spring_values(parameter_values, self.spring_parts)] if self.spring_parts else []
@@ -274,7 +274,7 @@ class LoopModel:
     @cached_property
     def mechanism(self) -> Mechanism:
         """Mechanism of the tree, for rest states and places; its step is not used."""
-        return Mechanism(self.tree, 0.01, self.parameter_values)
+        return Mechanism(self.tree, 0.01, self.parameter_names)
 
     def relax(self, arm: Array, parameter_values: Array, *, tries: int = 8) -> tuple[Array, Array]:
         """Rest of the loop while the arm is held: angles q (B, n), and torques that hold it (B, 7) [N m].

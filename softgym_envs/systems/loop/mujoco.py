@@ -81,7 +81,7 @@ class MujocoLoop(MujocoSimulator):
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
         values = self.model.tree_constants(flawed(self, row)[None])[0].tolist()
-        write_tree(mj, self.model.tree, dict(zip(self.model.parameter_values, values, strict=True)))
+        write_tree(mj, self.model.tree, dict(zip(self.model.parameter_names, values, strict=True)))
         harden(self, mj, self.model.tree)
 
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:

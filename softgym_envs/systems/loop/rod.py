@@ -10,7 +10,7 @@ E does:
 with the model's link length l and the piece's length s; `psi_stiffness` has no effect. What differs from the model: twice as
 many pieces; bending alike in both planes and no hinge that stands for twist and bending out of the plane at once; twist; a line
 of the same height on a polygon of more corners (perimeter 1.7 % shorter); MuJoCo's steps, of 0.25 ms at most. Arm, mass, tube,
-clamp and peg are the model's, and so are the effects of the mismatched model (`hard`).
+clamp and peg are the model's, and so are the effects of the mismatched model (`mismatch`).
 
 (MuJoCo 4.0.0 has no cable plugin any more. Its one-dimensional flex has no twist in a closed ring, and vertices without
 orientation, so that neither gripper nor clamp could hold it as they hold a tyre. Hence hinges.)
@@ -126,7 +126,7 @@ class LoopRod(MujocoSimulator):
     def _write(self, mj: mujoco.MjModel, row: Array) -> None:
         ratio = self.model.link_length / self.fine.link_length
         values = dict(
-            zip(self.model.parameter_values, self.model.tree_constants(flawed(self, row)[None])[0].tolist(), strict=True)
+            zip(self.model.parameter_names, self.model.tree_constants(flawed(self, row)[None])[0].tolist(), strict=True)
         )
         values["theta_stiffness"] *= ratio
         values["loop_damping"] *= ratio

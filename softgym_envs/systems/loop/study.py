@@ -27,7 +27,7 @@ from .model import ARM, LoopModel
 from .tasks import FAR_GOAL
 
 LOOP_STEP = 0.005
-"""[s] Control step of both worlds; MuJoCo integrates shorter ones inside it."""
+"""[s] Control step of both simulators; MuJoCo integrates shorter ones inside it."""
 GOAL_ACTION = 0.8
 """Share of the action that reaches the goal."""
 SEED = 7

@@ -137,7 +137,7 @@ def _rate(name: str) -> str:
 
 
 def complementarity(simulator: Any, substeps: int = 1) -> ComplementarityForm:
-    """The physics step for `sysid.mpec`; a block's has a cone of at most `COARSE` edges, and merges steps up to the usual one.
+    """The physics step for `sysid.fitting.mpec`; a block's cone has at most `COARSE` edges, its steps are merged.
 
     Args:
         simulator: A simulator of this system.

@@ -1,4 +1,4 @@
-r"""The mixed complementarity problems of this system as CasADi expressions, in the paper's form and units, for `sysid.mpec`.
+r"""The mixed complementarity problems of this system as CasADi expressions, as in the paper, for `sysid.fitting.mpec`.
 
 .. math:: g(x, u, p, x^+, z) = 0, \qquad 0 \le z \perp f(x, u, p, x^+, z) \ge 0
 

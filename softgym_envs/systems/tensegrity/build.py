@@ -142,7 +142,7 @@ def terrain(
         control_weight: Weight of the mean squared action.
         ground: "rubble", "steps" or "slope".
         level: 0 is flat, 1 is rubble of 0.3 m, steps of 0.2 m or a slope of 8 degrees; up to 3 times that. An option of
-            `reset` as well; it is the constant terrain_scale, which `randomize` can draw, and `params` can name instead.
+            `reset` as well; it is the parameter terrain_scale, which `randomize` can draw, and `params` can name instead.
         ground_seed: Which rubble.
         averaging_time: Time over which the velocity of the reward is averaged [s], longer than the robot takes from one face
             to the next; 0: not at all.
@@ -163,7 +163,7 @@ def terrain(
 
 
 def uneven_ground(kind: str, seed: int = 0) -> Terrain:
-    """Ground of level 1, 20 m x 20 m, as a height field, so that the constant terrain_scale sets its level.
+    """Ground of level 1, 20 m x 20 m, as a height field, so that the parameter terrain_scale sets its level.
 
     Rubble is even around the origin, where the robot begins.
 

@@ -20,8 +20,8 @@ Three modes (numbers of equations: [Wang2020], arXiv 2011.04929, IV-B, with the 
   rolling friction, whose energy this is) is not of the class of the other two modes: docs/explanation/contact.md. r ends in
   the middle of the overlap.
 
-Modes paper and stick are in `impulses`, mode patch in `pads` and `patch` (and `joint`, for rods that touch each other); here is
-what they share: parameters, the ground, and a rod over it.
+Modes paper and stick are in `impulses`, mode patch in `contact_patches` and `patch` (and `joint`, for rods that touch each
+other); here is what they share: parameters, the ground, and a rod over it.
 """
 
 # mypy: disable-error-code="valid-type"

@@ -1,8 +1,8 @@
 """Contact of rods that touch each other, mode patch: all rods of a group solved together.
 
 The twists (v_i, w_i) of the rods minimise the sum of every rod's own energy (kinetic, and the pads on the ground, see
-`pads`) and of a pad for every two rods that touch, on their relative twist at the contact point: two pads in series, so
-2 rho. Convex and once differentiable; Newton's method with a dense Cholesky factorisation of the 6n x 6n second derivative.
+`contact_patches`) and of a pad for every two rods that touch, on their relative twist at the contact point: two pads in series,
+so 2 rho. Convex and once differentiable; Newton's method with a dense Cholesky factorisation of the 6n x 6n second derivative.
 
 Nothing here has a derivative of its own. `write_slopes` evaluates the gradient of the energy at the solution once more, which
 Warp differentiates, and `last_step` takes a Newton step from it: the implicit function theorem.

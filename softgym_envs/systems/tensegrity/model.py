@@ -59,7 +59,7 @@ class TensegrityModel:
     stiffness_ratio: tuple[float, ...] = ()
     """Per cable: stiffness and damping over the parameters cable_stiffness and cable_damping; empty for all 1."""
     rest_ratio: tuple[float, ...] = ()
-    """Per cable: rest length over the constant rest_length; empty for all 1."""
+    """Per cable: rest length over the parameter rest_length; empty for all 1."""
     control_limit: float = 100.0
     """Largest motor command [-]."""
     terrain: Terrain = field(default_factory=Terrain.flat)

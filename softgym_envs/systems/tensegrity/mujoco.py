@@ -81,7 +81,7 @@ def native_constants(mujoco_model: MujocoParameters | None = None, dt: float = 1
     """
     mujoco_model = mujoco_model or MujocoParameters()
     if mujoco_model.batch is not None:
-        raise ParameterError(f"MuJoCo model has a batch of {mujoco_model.batch}, expected a single set of parameters")
+        raise ParameterError(f"mujoco_model has a batch of {mujoco_model.batch}, expected a single set of parameters")
     if mujoco_model.torsional_friction != mujoco_model.rolling_friction:
         raise ParameterError(
             f"torsional_friction is {mujoco_model.torsional_friction} and "
@@ -179,7 +179,7 @@ class MujocoTensegrity(MujocoSimulator):
 
     @cached_property
     def _built(self) -> TensegrityModel:
-        """The structure on the MuJoCo model's floor, see `hard.built_on`."""
+        """The structure on the MuJoCo model's floor, see `mismatch.built_on`."""
         return built_on(self, self.model)
 
     @property

@@ -64,7 +64,7 @@ def settle(model: TensegrityModel, parameter_values: GivenParameters | None = No
 
     Raises:
         FileFormatError: The file of parameters cannot be read.
-        ParameterError: A constant of the body is in another unit, or out of bounds.
+        ParameterError: A parameter of the body is in another unit, or out of bounds.
         StructureError: See `find_form`.
     """
     named = TensegrityBody.names()

@@ -44,7 +44,7 @@ ROLL = Objective(TensegrityModel.com_velocity, weights=(1.0, 0.5, 0.1), target=(
 CRAWL = Objective(TensegrityModel.com_velocity, weights=(25.0, 12.5, 2.5), target=(0.2, 0.0, 0.0))
 """As `ROLL`, over 0.2 m/s squared: the paper gives no target for the prism."""
 LEVELS = (0.0, 3.0)
-"""Allowed levels of uneven ground: the constant terrain_scale."""
+"""Allowed levels of uneven ground: the parameter terrain_scale."""
 FASTEST = 10.0
 """[m/s] Largest commanded speed: several times what a robot of the system reaches."""
 LONGEST_MEAN = 60.0
@@ -109,7 +109,7 @@ class FollowVelocity(TensegrityTask):
         return (*self.body_entries, *error, *ground)
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """Value of the constant terrain_scale: the level."""
+        """Value of the parameter terrain_scale: the level."""
         return {"terrain_scale": terrain_level(options["level"])} if "level" in options else {}
 
     def reset(self, start: Start) -> tuple[Array, Array]:

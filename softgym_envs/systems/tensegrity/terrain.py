@@ -27,7 +27,7 @@ class HeightField(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Ground z = slope + terrain_scale * heights, with `terrain_scale` a constant of the robot's parameters.
+    """Ground z = slope + terrain_scale * heights, with `terrain_scale` one of the robot's parameters.
 
     Use the constructors `flat`, `slope`, `steps` and `rubble`. Outside its grid a height field goes on as at its rim.
     """

@@ -32,7 +32,7 @@ HAND = "right_hand"
 """Frame that is brought to a goal."""
 PARAMETERS = BodyParameters.names()
 RISE, FALL = 0.015, 0.06
-"""Time parameters of activation and deactivation [s] [DeGroote2016]."""
+"""Time constants of activation and deactivation [s] [DeGroote2016]."""
 REST_ROUNDS, REST_TOLERANCE = 200, 1e-9
 """Rounds and tolerance [rad] of the search for the rest pose with muscles off."""
 ROUNDS, DAMPING, POSTURE = 60, 0.05, 0.02
@@ -65,7 +65,7 @@ class BodyModel:
     def __post_init__(self) -> None:
         tree = self.tree
         tree.frame(HAND)
-        unknown = [name for name in tree.parameter_values if name not in PARAMETERS]
+        unknown = [name for name in tree.parameter_names if name not in PARAMETERS]
         if unknown:
             raise StructureError(f"tree {tree.name!r} uses parameters {unknown}; there are {', '.join(PARAMETERS)}")
         if tree.actuated != tree.coordinates or tree.constraints:

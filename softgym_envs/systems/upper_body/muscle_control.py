@@ -53,8 +53,8 @@ def leading(activation: Array, wanted: Array, period: float) -> Array:
     return np.asarray(np.clip(activation + (wanted - activation) / gone, 0.0, 1.0))
 
 
-def reach_by_muscles(envs: Any, initial_guess: tuple[float, float, float] | None) -> Callable[[Array], Array]:
-    """Policy from observations to actions; the goal is always `initial_guess` [m] if given."""
+def reach_by_muscles(envs: Any, fixed_goal: tuple[float, float, float] | None) -> Callable[[Array], Array]:
+    """Policy from observations to actions; the goal is always `fixed_goal` [m] if given."""
     episodes = envs.episodes
     task, model, rows = episodes.task, episodes.task.model, len(episodes.state)
     n, m, motors = model.n, len(model.muscle_names), list(model.motors)
@@ -64,7 +64,7 @@ def reach_by_muscles(envs: Any, initial_guess: tuple[float, float, float] | None
     def act(observation: Array) -> Array:
         fresh = np.flatnonzero((episodes.steps == 0) | ~begun)
         if len(fresh):
-            points = episodes.context[fresh, :3] if initial_guess is None else np.tile(initial_guess, (len(fresh), 1))
+            points = episodes.context[fresh, :3] if fixed_goal is None else np.tile(fixed_goal, (len(fresh), 1))
             wanted[fresh], summed[fresh], begun[fresh] = held_pose(model, points), 0.0, True
         seen = np.asarray(observation, dtype=np.float64)
         q, v, active = (np.ascontiguousarray(part) for part in np.split(seen[:, : 2 * n + m], [n, 2 * n], axis=1))

@@ -36,7 +36,7 @@ class Muscled(NamedTuple):
     motors: np.ndarray
     """Coordinates of the joints with motors."""
     rise: float
-    """Time parameters of activation and deactivation [s]."""
+    """Time constants of activation and deactivation [s]."""
     fall: float
 
 

@@ -48,10 +48,9 @@ def navigate(
 
     Args:
         obs_mode: "sensors" or "state".
-        clutter: "random", barriers with entry points, and blocks, anew in every episode; "scattered", blocks only; or "paper",
-            the
-            scene of [Jitosho2021] IV-C.
-        level: Number of barriers, from 1 to 3; their entry points become narrower. An option of `reset` as well.
+        clutter: "random", barriers with openings, and blocks, anew in every episode; "scattered", blocks only; or
+            "paper", the scene of [Jitosho2021] IV-C.
+        level: Number of barriers, from 1 to 3; their openings become narrower. An option of `reset` as well.
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """

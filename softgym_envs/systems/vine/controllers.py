@@ -1,7 +1,7 @@
 """Controllers that the vine's tasks are judged by; see `core.system.System.controllers`.
 
-A robot that keeps its bends while it grows stays on its way (see `ways`). So "planner" commands section k to bend along the arc
-from its start to a target, and grows while the bends are as commanded. It knows the state and the poses of entry points and
+A robot that keeps its bends while it grows stays on its way (see `free_paths`). So "planner" commands section k to bend along
+the arc from its start to a target, and grows while the bends are as commanded. It knows the state and the poses of openings and
 walls. "blind" is the same controller with the goal as its only target; in the open it has no target.
 
 Legend: B batch, K sections.

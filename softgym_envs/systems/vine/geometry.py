@@ -1,9 +1,8 @@
 """Distances between a chain of capsules and obstacles, in Warp functions.
 
 The obstacles of `systems.vine.obstacles` as arrays. A capsule (a segment, thickened by the tube's radius) keeps clear of a
-convex shape
-if and only if its ends keep clear of the shape, and the shape's corners (a circle's centre) of the segment between its ends;
-so these are all gaps, and each has the gradient of the true distance.
+convex shape if and only if its ends keep clear of the shape, and the shape's corners (a circle's centre) of the segment between
+its ends; so these are all gaps, and each has the gradient of the true distance.
 """
 
 # mypy: disable-error-code="valid-type"

@@ -83,10 +83,10 @@ class Open:
 
 @dataclass(frozen=True)
 class Doors:
-    """Barriers across the way of a bent robot, each with a entry point, and blocks beside the way.
+    """Barriers across the way of a bent robot, each with an opening, and blocks beside the way.
 
-    The ways that the goal suggests, an arc and a straight line, end at the first barrier, so that the entry point has to be
-    seen. Level k has k barriers, and entry points of `width` / k^`narrower`.
+    The ways that the goal suggests, an arc and a straight line, end at the first barrier, so that the opening has to be
+    seen. Level k has k barriers, and openings of `width` / k^`narrower`.
     """
 
     levels: ClassVar[bool] = True
@@ -98,11 +98,11 @@ class Doors:
     stations: tuple[float, ...] = (0.5, 0.72, 0.9)
     """Distance along the way to each barrier [m]."""
     width: float = 0.08
-    """Width of a entry point at level 1 [m]."""
+    """Width of an opening at level 1 [m]."""
     narrower: float = 0.3
-    """Exponent: at level 3 a entry point is 0.058 m wide."""
+    """Exponent: at level 3 an opening is 0.058 m wide."""
     beside: float = 0.065
-    """Least distance of the suggested ways from the middle of the first entry point [m]."""
+    """Least distance of the suggested ways from the middle of the first opening [m]."""
     blocks: int = 4
     """Circles and rectangles beside the way."""
     board: ClassVar[tuple[float, float]] = (0.02, 0.5)
@@ -114,7 +114,7 @@ class Doors:
         return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in shapes))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Draw entry points on a way, which ends at the goal."""
+        """Draw openings on a way, which ends at the goal."""
         number = min(max(int(np.ceil(level)), 1), len(self.stations))
         width = self.width / level**self.narrower
         ways = random_ways(model, rng, self.lengths, self.curvature, station=self.stations[0], beside=self.beside)
@@ -126,7 +126,7 @@ class Doors:
             if is_free(model, poses, axes):
                 scatter(model, axes, poses, range(2 * len(self.stations), len(poses)), rng)
                 return Drawn(poses, way.goal)
-        raise OptionError(f"no way through entry points of {width:.3g} m was found")
+        raise OptionError(f"no way through openings of {width:.3g} m was found")
 
     def _barrier(self, middle: Array, heading: float, width: float) -> Array:
         """Poses of two boards at right angles to the way, (2, 3)."""

@@ -22,7 +22,7 @@ from .tasks import GOAL_TOLERANCE, tip_position
 LINKS = 16
 """Links of the robot in studies."""
 VINE_STEP = 0.005
-"""[s] Physics step of both worlds; the MuJoCo model's contact needs the longer time constant of 2 DT there."""
+"""[s] Physics step of both simulators; the MuJoCo model's contact needs the longer time constant of 2 DT there."""
 
 
 def among(obstacles: tuple[Obstacle, ...], goal: tuple[float, float]) -> StudyScene:

@@ -1,4 +1,4 @@
-r"""One step of a vine robot without muscles, free or among walls, as CasADi: for `sysid.simultaneous`.
+r"""One step of a vine robot without muscles, free or among walls, as CasADi: for `sysid.fitting.simultaneous`.
 
 A second formulation of `dynamics`: no sweeps and no small program. The rates are where the gradient of the whole objective is
 zero, with V = J(q_k) \omega, B the differences of rates over a joint, and M_k the bending moments,
