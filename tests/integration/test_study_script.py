@@ -148,7 +148,7 @@ budgets = [10]
         ("arms = []", "has 'arms'; allowed are name, kind, conditions"),
         ("[planning]\ntrust = true", "trust is True, expected a finite number"),
         ("[[thresholds]]\ncondition = 'zero'", "missing 2 required positional arguments: 'quantity' and 'limit'"),
-        ("[[thresholds]]\ncondition = 'zero'\nquantity = 'luck'\nlimit = 1", "quantity is 'luck', expected 'share'"),
+        ("[[thresholds]]\ncondition = 'zero'\nquantity = 'luck'\nlimit = 1", "quantity is 'luck', expected 'score'"),
         ("[case]\nsystem = 1", "system is 1, expected text"),
         ("", "missing 2 required positional arguments: 'system' and 'task'"),
         ("thresholds = 3", "expected [[thresholds]] tables"),
