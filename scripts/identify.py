@@ -28,8 +28,9 @@ class Args:
     """Identify the parameters of a robot from recordings."""
 
     system: Annotated[str, tyro.conf.Positional]  # Which robot: a system's name, or "package.module:SYSTEM" of your own.
-    files: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()  # Recordings: .h5 or .csv; or after --data.
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()  # Recordings: .h5, .csv, .c3d, ...; or after --data.
     data: tuple[Path, ...] = ()  # More recordings.
+    map: Path | None = None  # TOML file that names the columns of other programs' files; `inspect` writes it.
     model: str | None = None  # Structure: a name of the system's, or a TOML file; none: the system's first.
     options: tuple[str, ...] = ()  # Structural choices of the simulator, as contact=patch.
     dt: float | None = None  # Physics step [s]; none: the system's own, or a whole part of a frame.
@@ -69,8 +70,7 @@ def main(args: Args) -> int:
         idle = {*of(identify), "gif"} & set(vars(args)) - set(of(identify_online))
         for name in sorted(name for name in idle if getattr(args, name) != getattr(Args(args.system), name)):
             raise OptionError(f"`{name}` does nothing with `online`; leave it out")
-        rows = identify_online(**of(identify_online))
-        return 0 if rows.determined.all() and rows.explained else 2
+        return 0 if (rows := identify_online(**of(identify_online))).determined.all() and rows.explained else 2
     with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as given["progress"]:
         found = identify(**of(identify))
     if args.gif is not None:

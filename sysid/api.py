@@ -21,6 +21,7 @@ from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.data.mapping import Mapping as ColumnMapping
 from softgym_envs.data.recordings import flip_y as flipped
 from softgym_envs.data.recordings import in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.data.sensors import sensor_from_text
@@ -124,10 +125,12 @@ def load(
     fps: float | None = None,
     meters_per_pixel: float | None = None,
     flip_y: bool = False,
+    map: str | Path | None = None,
 ) -> Sequence[Trajectory]:
-    """Load recordings from files: HDF5 of `TrajectorySet.save`, CSV in wide form, or CSV of tracked points.
+    """Load recordings from files: HDF5 of `TrajectorySet.save`, CSV, or files of other programs.
 
-    Angles that jump by whole turns are unwrapped, irregular times are kept: the metadata, and notes of `identify`, say so.
+    Formats are those of `softgym_envs.data.formats`. Angles that jump by whole turns are unwrapped, irregular times are kept, y
+    up becomes z up: the metadata, and notes of `identify`, say so.
     Returns a `TrajectorySet`, or a tuple where files name their columns differently, which some systems understand.
 
     Args:
@@ -136,10 +139,11 @@ def load(
         fps: Frames per second, where a column `frame` stands for the time, or times are rounded.
         meters_per_pixel: Size of a pixel [m], for points in px.
         flip_y: Whether they are in image coordinates, y down: signs of y and of angles change.
+        map: TOML file that names the columns of files which have other names; see `softgym_envs.data.mapping`.
 
     Raises:
         OptionError: No file, or one that is given twice.
-        FileFormatError: A file cannot be read.
+        FileFormatError: A file cannot be read; the message names its format and the next step.
         DataError: Columns or controls do not fit each other.
     """
     if not files:
@@ -147,7 +151,8 @@ def load(
     places = [Path(file).resolve() for file in files]
     if twice := [place for place in places if places.count(place) > 1]:
         raise OptionError(f"{twice[0].name} is given twice: the last recording is held out as a test, which it would not be")
-    found = read_recordings(files, meters_per_pixel=meters_per_pixel, fps=fps)
+    mapping = None if map is None else ColumnMapping.load(map)
+    found = read_recordings(files, meters_per_pixel=meters_per_pixel, fps=fps, mapping=mapping)
     if flip_y:
         found = tuple(flipped(recording) for recording in found)
     if controls is not None:

@@ -100,6 +100,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 def read_text(path: str | Path, kind: str) -> str:
     """A text file in UTF-8, with or without byte order mark, of at most `MOST_BYTES[kind]`.
 
+    CSV of other programs may also be UTF-16 with its mark, or Windows-1252.
+
     Raises:
         FileFormatError: No such file, too large, or in another encoding.
     """
@@ -109,7 +111,7 @@ def read_text(path: str | Path, kind: str) -> str:
             raise FileFormatError(f"cannot read {path}: it is no file")
         if size > MOST_BYTES[kind]:
             raise FileFormatError(f"{path} has {size / 2**20:.0f} MB, a {kind} file may have {MOST_BYTES[kind] / 2**20:.0f} MB")
-        return Path(path).read_text(encoding="utf-8-sig")
+        return _decoded(Path(path).read_bytes(), kind)
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -120,6 +122,20 @@ def read_text(path: str | Path, kind: str) -> str:
         ) from error
     except ValueError as error:  # a null character in the path, or one of ours
         raise error if isinstance(error, FileFormatError) else FileFormatError(f"cannot read {shown(path)}: {error}") from error
+
+
+def _decoded(content: bytes, kind: str) -> str:
+    """Text with one sign for the end of a line."""
+    if kind == "CSV" and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = content.decode("utf-16")
+    elif kind == "CSV" and b"\0" not in content[:4096]:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("cp1252", errors="replace")
+    else:
+        text = content.decode("utf-8-sig")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_entries(where: str, table: Any, allowed: Iterable[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Recordings of a laboratory: HDF5, CSV with columns over time, or CSV of tracked points; -> `Trajectory` in SI.
+"""Recordings of a laboratory: HDF5, columns over time, or tracked points; -> `Trajectory` in SI.
 
-See `data.tables` for what a file may look like, and `core.units` for the units it may use.
+See `data.formats` for what a file may look like, `data.mapping` for names that are not ours, and `core.units` for units.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ import numpy as np
 from ..core.errors import DataError, FileFormatError
 from ..core.simulator import Array
 from ..core.trajectory import UNKNOWN, Trajectory, TrajectorySet, means_between
-from .tables import Grid, header_names, header_units, read_table, uniform_grid
+from .formats import RECORDINGS, format_of, read_table
+from .mapping import Mapping, z_up
+from .tables import Grid, Table, uniform_grid
 
 UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
+TURNED = "turned"
+"""Key of a recording's metadata: which axis of the file pointed up, where it was not z."""
 IRREGULAR = "irregular"
 """Key of a recording's metadata: how far its time stamps were off the rows of its grid."""
 MOST_TURNED = 4 * np.pi
@@ -30,17 +34,22 @@ MOST_EMPTY, EMPTIEST = 1_000_000, 100
 def read_csv(
     path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
 ) -> Trajectory:
-    """Read a recording in wide form: `time [s], tip.x [mm], tip.y [mm], control:valve [-]`, one line per time.
+    """Read a recording in wide form; see `wide`, whose options these are."""
+    return wide(read_table(path), substeps=substeps, meters_per_pixel=meters_per_pixel, fps=fps)
+
+
+def wide(table: Table, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None) -> Trajectory:
+    """A recording in wide form: `time [s], tip.x [mm], tip.y [mm], control:valve [-]`, one line per time.
 
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
     Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
     metadata name them. Lines that are not there become rows of NaN, where nothing acts. Values of irregular stamps stand in the
     nearest row of a uniform grid, with the time by which they were seen later (`Trajectory.offsets`); each line's controls act
     from its own time on, and those of a row are means over it. The metadata say how far stamps are off, and how many rows have
-    no line. See `data.tables` for what a file may look like.
+    no line.
 
     Args:
-        path: The file.
+        table: Its columns.
         substeps: Physics steps per line (see also `Trajectory.for_timestep`).
         meters_per_pixel: Size of a pixel [m], needed if a column is in px.
         fps: Frames per second, needed if there is a column `frame` and no `time`, or if the stamps are rough.
@@ -49,9 +58,9 @@ def read_csv(
         FileFormatError: No such file, or not such a table; the message names line and column.
         DataError: Unknown units, times of another rate than fps, controls missing, or lines of a file that has controls.
     """
-    table = read_table(path)
+    path = table.path
     stamps = table.times(fps)
-    grid = uniform_grid(stamps, where=str(path), fps=fps)
+    grid = uniform_grid(stamps, where=path, fps=fps)
     times, late = grid.times, _late(stamps, grid)
     acted = [name for name in table.names if name.startswith("control:")]
     absent = len(times) - len(stamps)
@@ -64,7 +73,7 @@ def read_csv(
     measured: list[tuple[str, Array, str]] = []
     turned: list[str] = []
     for name in table.names:
-        if name not in ("time", "frame"):
+        if name not in ("time", "frame", *table.aside):
             seen, unit = table.si(name, meters_per_pixel=meters_per_pixel)
             if name.startswith("control:"):
                 if np.isnan(seen[:-1]).any():
@@ -92,7 +101,7 @@ def read_csv(
         tuple(name for name, _, _ in controls),
         tuple(unit for _, _, unit in controls),
         substeps,
-        {"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
+        {"source": table.source.name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
         commanded=commanded,
         offsets=_offsets(grid, late),
     )
@@ -141,7 +150,14 @@ def _unwrap(angles: Array) -> bool:
 def read_points_csv(
     path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
 ) -> Trajectory:
-    """Read tracked points in long form: `time [s], point, x [mm], y [mm]` (and `z [mm]`), one line per point and time.
+    """Read tracked points in long form; see `points_over_time`, whose options these are."""
+    return points_over_time(read_table(path), substeps=substeps, meters_per_pixel=meters_per_pixel, fps=fps)
+
+
+def points_over_time(
+    table: Table, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
+) -> Trajectory:
+    """Tracked points in long form: `time [s], point, x [mm], y [mm]` (and `z [mm]`), one line per point and time.
 
     Lines may come in any order; a point that is not there at a time, and a frame that is not there at all, become NaN.
     Values are named `point3.x` for a point called 3, `tip.x` for one called tip. Columns stand in the natural order of these
@@ -149,7 +165,7 @@ def read_points_csv(
     There are no controls; see `Trajectory.with_controls`. Files in which different points appear: see `align_points`.
 
     Args:
-        path: The file.
+        table: Its columns.
         substeps: Physics steps per frame (see also `Trajectory.for_timestep`).
         meters_per_pixel: Size of a pixel [m], needed if the points are in px.
         fps: Frames per second, needed if there is a column `frame` and no `time`, or if the stamps are rough.
@@ -158,7 +174,7 @@ def read_points_csv(
         FileFormatError: No such file, or not such a table; the message names line and column.
         DataError: Unknown units, times of another rate than fps, a point twice at one time.
     """
-    table = read_table(path)
+    path = table.path
     points = table.column("point")
     axes = [axis for axis in ("x", "y", "z") if axis in table.names]
     unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z"})
@@ -167,7 +183,7 @@ def read_points_csv(
             f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps z (or frame for time)"
         )
     frames, inverse = np.unique(table.times(fps), return_inverse=True)
-    grid = uniform_grid(frames, where=str(path), fps=fps)
+    grid = uniform_grid(frames, where=path, fps=fps)
     times, late = grid.times, _late(frames, grid)
     labels = _point_labels(table.path, table.lines, points)
     seen: dict[tuple[int, str], int] = {}
@@ -195,7 +211,7 @@ def read_points_csv(
         names,
         tuple(units) * len(order),
         substeps=substeps,
-        metadata={"source": Path(path).name, **_irregular(frames, grid)},
+        metadata={"source": table.source.name, **_irregular(frames, grid)},
         offsets=_offsets(grid, late),
     )
 
@@ -253,36 +269,73 @@ def flip_y(recording: Trajectory) -> Trajectory:
 
 
 def read_recordings(
-    paths: Sequence[str | Path], *, meters_per_pixel: float | None = None, fps: float | None = None
+    paths: Sequence[str | Path],
+    *,
+    meters_per_pixel: float | None = None,
+    fps: float | None = None,
+    mapping: Mapping | None = None,
 ) -> tuple[Trajectory, ...]:
-    """All recordings of HDF5 files of `TrajectorySet.save`, CSV files in wide form, and CSV files of tracked points.
+    """All recordings of HDF5 files of `TrajectorySet.save`, of tables in wide form, and of tables of tracked points.
 
-    Files of tracked points have the columns of all of them; see `align_points`. Options are those of `read_csv`.
+    Tables may be in any of `data.formats`. Files of tracked points have the columns of all of them; see `align_points`. Options
+    are those of `wide`; a mapping names the columns of all tables.
 
     Raises:
-        FileFormatError: A file has another ending, is missing, or is not in this form.
+        FileFormatError: A file is missing, or has no reader; the message says what to do.
         DataError: Two files of points give a column in different units, or `meters_per_pixel` is given and no column is in px.
     """
-    tables = [path for path in map(Path, paths) if path.suffix.lower() == ".csv"]
-    if meters_per_pixel is not None and not any("px" in header_units(path) for path in tables):
-        raise DataError(f"`meters_per_pixel={meters_per_pixel}` is given, but no column of a CSV file is in px")
+    tables = {path: _table(path, mapping) for path in map(Path, paths) if not _is_ours(path)}
+    if meters_per_pixel is not None and not any("px" in table.units for table in tables.values()):
+        raise DataError(f"`meters_per_pixel={meters_per_pixel}` is given, but no column of a file is in px")
     found: list[Trajectory] = []
     points: list[int] = []
     for path in map(Path, paths):
-        if path.suffix.lower() in (".h5", ".hdf5"):
+        if path not in tables:
             inside = TrajectorySet.load(path)
             if not len(inside):
                 raise FileFormatError(f"{path} holds no recordings")
             found += inside
-        elif path.suffix.lower() == ".csv":
-            long = "point" in header_names(path)
-            points += [len(found)] if long else []
-            found.append((read_points_csv if long else read_csv)(path, meters_per_pixel=meters_per_pixel, fps=fps))
-        else:
-            raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5, .hdf5 or .csv")
+            continue
+        table = tables[path]
+        long = "point" in table.names
+        points += [len(found)] if long else []
+        read = (points_over_time if long else wide)(table, meters_per_pixel=meters_per_pixel, fps=fps)
+        found.append(_turned(read, table.up, stated=mapping is not None and mapping.up is not None))
     for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):
         found[place] = aligned
     return tuple(found)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether `TrajectorySet.load` reads it, or says best why it cannot."""
+    named = path.suffix.lower() in (".h5", ".hdf5")
+    if not path.is_file() or not path.stat().st_size:
+        return named
+    form = format_of(path)
+    return form is RECORDINGS or (named and not form.remedy)
+
+
+def _table(path: Path, mapping: Mapping | None) -> Table:
+    """The columns of a file under our names.
+
+    Raises:
+        FileFormatError: It cannot be read, or all of its columns need a mapping.
+    """
+    if mapping is not None:
+        return mapping.of(read_table(path, mapping.names))
+    table = read_table(path)
+    if not set(table.names) - {"time", "frame", *table.aside}:
+        raise FileFormatError(
+            f"{table.path} has {', '.join(table.names[:12])}: say which of them are the system's in a mapping (`map`); "
+            f"`softgym-envs inspect {path.name} SYSTEM` writes one"
+        )
+    return table
+
+
+def _turned(recording: Trajectory, up: str, *, stated: bool) -> Trajectory:
+    """The recording with z up, and a word about it in its metadata."""
+    found = z_up(recording, up, needed=stated)
+    return found if found is recording else replace(found, metadata={**found.metadata, TURNED: up})
 
 
 def in_order_of(first: Trajectory, other: Trajectory) -> Trajectory:

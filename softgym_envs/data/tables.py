@@ -1,16 +1,13 @@
-"""Comma-separated tables with units in the header, and time stamps on a uniform grid.
-
-First line: `name [unit], name [unit], ...`; then one line per row: numbers with a decimal point, an empty cell or `nan` where
-nothing was measured. Lines that begin with # and empty lines are skipped. UTF-8.
-"""
+"""Tables with names and units, and time stamps on a uniform grid; `data.formats` reads tables from files."""
 
 from __future__ import annotations
 
-import csv
+import datetime
+import decimal
 import functools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import DataError, FileFormatError, shown
-from ..core.files import doubled, read_text
 from ..core.simulator import Array, check_number
-from ..core.units import to_si
+from ..core.units import UNITS, to_si, unit_named
 
 IntArray = NDArray[np.int64]
 
@@ -34,15 +30,27 @@ MAX_ROUNDING_ERROR = 0.3
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a file, as text, with names and units of the header."""
+    """Columns of a file, as text or numbers, with names and units of the header."""
 
     path: str
+    """The file, and its format unless it is plain CSV, for messages."""
     names: tuple[str, ...]
     units: tuple[str, ...]
     """As written in the header; "" where there is none."""
-    lines: tuple[int, ...]
+    lines: Sequence[int]
     """Line in the file of each row, for messages."""
-    cells: tuple[tuple[str, ...], ...]
+    columns: tuple[Sequence[str] | Array, ...]
+    """Cells or numbers (rows,) of each column; "" and NaN where nothing was measured."""
+    factors: tuple[float, ...] = ()
+    """Factor of each column's numbers; (): 1."""
+    rate: float | None = None
+    """Rows a second by the file's own words, where it has no column of times."""
+    up: str = "z"
+    """Axis that points up, as formats have it by convention."""
+    aside: frozenset[str] = frozenset()
+    """Columns that are read only if a mapping names them."""
+    source: Path = Path()
+    """The file."""
 
     def index(self, name: str) -> int:
         """Index of column `name`.
@@ -52,8 +60,7 @@ class Table:
         """
         if name not in self._places:
             named = ", ".join(self.names[:12]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 12 else "")
-            hint = "; units belong in square brackets, as in 'time [s]'" if "(" in named else ""
-            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {named}{hint}")
+            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {named}")
         return self._places[name]
 
     @functools.cached_property
@@ -61,9 +68,8 @@ class Table:
         return {name: place for place, name in enumerate(self.names)}
 
     def column(self, name: str) -> list[str]:
-        """Cells of column `name` as they are written."""
-        column = self.index(name)
-        return [row[column] for row in self.cells]
+        """Cells of column `name` as text."""
+        return [str(cell) for cell in self.columns[self.index(name)]]
 
     def numbers(self, name: str) -> Array:
         """Column `name` in the unit of the header, (rows,); empty cells are NaN.
@@ -71,7 +77,11 @@ class Table:
         Raises:
             FileFormatError: A cell is no number, or infinite.
         """
-        return np.array([self._number(line, name, cell) for line, cell in zip(self.lines, self.column(name), strict=True)])
+        place = self.index(name)
+        column, factor = self.columns[place], self.factors[place] if self.factors else 1.0
+        if not isinstance(column, np.ndarray):
+            column = np.array([self._number(line, name, cell) for line, cell in zip(self.lines, column, strict=True)])
+        return column * factor
 
     def si(self, name: str, *, meters_per_pixel: float | None = None) -> tuple[Array, str]:
         """Column `name` in SI, (rows,), and its SI unit.
@@ -83,7 +93,10 @@ class Table:
         unit = self.units[self.index(name)]
         if not unit:
             example = f"{name} [{'s' if name == 'time' else 'mm'}]"
-            raise FileFormatError(f"{self.path}: column {name!r} has no unit in the header; write for example {example!r}")
+            raise FileFormatError(
+                f"{self.path}: column {name!r} has no unit in the header; write for example {example!r}, or give it in a "
+                f"mapping (`map`): `softgym-envs inspect {self.source.name}` writes one"
+            )
         if unit == "px":
             if meters_per_pixel is None:
                 raise DataError(f"{self.path}: column {name!r} is in px; say how large a pixel is with `meters_per_pixel=...`")
@@ -92,20 +105,49 @@ class Table:
         return self.numbers(name) * factor, si_unit
 
     def times(self, fps: float | None = None) -> Array:
-        """Column `time` in s, or column `frame` over `fps` where there is no time, (rows,).
+        """Column `time` in s, or column `frame` over `fps` or the file's own rate where there is no time, (rows,).
+
+        Times of a clock, as of Unix, begin at 0. Without unit they are in the one that makes them times of our days.
 
         Raises:
             FileFormatError: The column is missing, is no time or no whole number, or has an empty cell.
             DataError: There are only frames, and `fps` is not given.
         """
+        if "time" not in self.names and (fps or self.rate) and "frame" not in self.names:
+            return np.arange(len(self.lines)) / self._rate(fps)
         if "time" not in self.names and "frame" in self.names:
             return self._frames() / self._rate(fps)
+        self = self._with_clock()
         times, unit = self.si("time")
         if unit != "s":
-            raise FileFormatError(f"{self.path}: column 'time' is in {self.units[self.index('time')]!r}, expected s, ms or us")
+            raise FileFormatError(
+                f"{self.path}: column 'time' is in {self.units[self.index('time')]!r}, expected s, ms, us or ns"
+            )
         if np.isnan(times).any():
             raise FileFormatError(f"{self.path}, line {self.lines[int(np.argmax(np.isnan(times)))]}: the time is missing")
         return times
+
+    def _with_clock(self) -> Table:
+        """The table with times since the first one where they are dates or large; a float would round them."""
+        place = self.index("time")
+        cells, unit = self.columns[place], self.units[place]
+        if not len(cells) or isinstance(cells, np.ndarray):
+            return self
+        if not unit and re.match(r"\d{4}-\d\d-\d\d[T ]", cells[0]):
+            stamps, unit = [_seconds_of_date(cell) for cell in cells], "s"
+        else:
+            try:
+                stamps = [decimal.Decimal(cell) for cell in cells]
+            except decimal.InvalidOperation:  # named by `numbers`
+                return self
+            known = unit_named(unit)
+            scale = UNITS[known][1] if known else next((u for low, u in CLOCKS if stamps[0] >= low), 0.0)
+            if not scale or not float(stamps[0]) * scale > OLDEST:
+                return self
+            unit = unit or next(name for name, (si, factor) in UNITS.items() if si == "s" and factor == scale)
+        since = np.array([float(stamp - stamps[0]) if stamp.is_finite() else np.nan for stamp in stamps])
+        columns = (*self.columns[:place], since, *self.columns[place + 1 :])
+        return replace(self, columns=columns, units=(*self.units[:place], unit, *self.units[place + 1 :]))
 
     def _frames(self) -> Array:
         """Column `frame`, (rows,)."""
@@ -118,9 +160,10 @@ class Table:
         return frames
 
     def _rate(self, fps: float | None) -> float:
-        if fps is None:
+        rate = self.rate if fps is None else fps
+        if rate is None:
             raise DataError(f"{self.path} has frames and no column 'time'; say how many frames a second has with `fps=...`")
-        return checked_rate(fps, self.path)
+        return checked_rate(rate, self.path)
 
     def _number(self, line: int, name: str, cell: str) -> float:
         try:
@@ -133,59 +176,19 @@ class Table:
         return value
 
 
-def read_table(path: str | Path) -> Table:
-    """Read a comma-separated file; see the module docstring.
-
-    Raises:
-        FileFormatError: No such file, not UTF-8 text, other separators, no rows, doubled columns, rows of another length.
-    """
-    numbered = list(_lines(path))
-    if len(numbered) < 2:
-        raise FileFormatError(f"{path} has {len(numbered)} lines, expected a header and at least one row")
-    header = numbered[0][1]
-    if "," not in header:
-        found = next((name for sign, name in ((";", "semicolons"), ("\t", "tabs")) if sign in header), "something else")
-        raise FileFormatError(f"{path}: columns are separated by {found}; expected commas, and decimals with a point")
-    names, units = zip(*(_split_header(path, cell) for cell in _cells(path, numbered[0][0], header)), strict=True)
-    if (twice := doubled(names)) is not None:
-        raise FileFormatError(f"{path}: column {twice!r} is there twice")
-    rows = []
-    for line, text in numbered[1:]:
-        row = tuple(_cells(path, line, text))
-        if len(row) != len(names):
-            raise FileFormatError(
-                f"{path}, line {line} has {len(row)} cells, the header has {len(names)}; decimals are written with a point"
-            )
-        rows.append(row)
-    return Table(str(path), names, units, tuple(line for line, _ in numbered[1:]), tuple(rows))
+OLDEST = 1e6
+"""Times [s] beyond it are those of a clock, not of a recording."""
+CLOCKS = ((10**17, 1e-9), (10**14, 1e-6), (10**11, 1e-3), (10**9, 1.0))
+"""Smallest number of a Unix time in ns, us, ms, s, and the unit [s]."""
 
 
-def header_names(path: str | Path) -> list[str]:
-    """Names of the columns, as far as the first line can be read as a header.
-
-    Raises:
-        FileFormatError: No such file, or not UTF-8 text.
-    """
-    return [cell.split("[")[0].strip() for cell in _header(path).split(",")]
-
-
-def header_units(path: str | Path) -> list[str]:
-    """Units in the first line, as written.
-
-    Raises:
-        FileFormatError: No such file, or not UTF-8 text.
-    """
-    return re.findall(r"\[\s*([^\[\]]+?)\s*\]", _header(path))
-
-
-def _header(path: str | Path) -> str:
-    return next(_lines(path), (0, ""))[1]
-
-
-def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Header and rows with their numbers in the file, without comments and empty lines."""
-    lines = enumerate(read_text(path, "CSV").splitlines(), 1)
-    return ((number, line) for number, line in lines if line.strip() and not line.startswith("#"))
+def _seconds_of_date(cell: str) -> decimal.Decimal:
+    """Seconds of a date in the form of ISO 8601; NaN if it is none."""
+    try:
+        moment = datetime.datetime.fromisoformat(cell)
+    except ValueError:
+        return decimal.Decimal("nan")
+    return decimal.Decimal(str((moment.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)).total_seconds()))
 
 
 PARTS, NEARBY = 8, (0.85, 1.2)
@@ -301,17 +304,3 @@ def _rounded_to(times: Array) -> float:
             if (np.abs(times / step - np.rint(times / step)) < 1e-6).all():
                 return step
     return 0.0
-
-
-def _cells(path: str | Path, line: int, text: str) -> Sequence[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True))]
-    except csv.Error as error:
-        raise FileFormatError(f"{path}, line {line} is no line of CSV: {error}") from error
-
-
-def _split_header(path: str | Path, cell: str) -> tuple[str, str]:
-    match = re.fullmatch(r"([^\[\]]*\S)\s*(?:\[\s*([^\[\]]+?)\s*\])?", cell)
-    if match is None:
-        raise FileFormatError(f"{path}: column header {shown(cell)} is not of the form 'name [unit]'")
-    return match[1], match[2] or ""

@@ -22,7 +22,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.system import System
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from softgym_envs.data.recordings import IRREGULAR, UNWRAPPED, in_order_of
+from softgym_envs.data.recordings import IRREGULAR, TURNED, UNWRAPPED, in_order_of
 from softgym_envs.systems import system as system_named
 
 from ..diagnostics.result import FitResult
@@ -329,6 +329,8 @@ class Job:
         """Notes on what reading the files changed."""
         for turned in sorted({t.metadata[UNWRAPPED] for t in recordings if UNWRAPPED in t.metadata}):
             self.say(f"note: {turned} jumps by whole turns from line to line: unwrapped")
+        for up in sorted({t.metadata[TURNED] for t in recordings if TURNED in t.metadata}):
+            self.say(f"note: {up} points up in the file: turned, so that z does; `map` states another axis")
         for off in sorted({t.metadata[IRREGULAR] for t in recordings if IRREGULAR in t.metadata}):
             self.say(f"note: times are irregular, {off}: each value is compared at its own; rough stamps: `fps`")
 
