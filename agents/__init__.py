@@ -1,6 +1,6 @@
 """Planners, learners and transfer studies for any environment, and trained policies; independent of robots."""
 
-from .api import evaluate, plan, train, transfer
+from .api import evaluate, export, plan, train, transfer
 from .control.cost import FeatureCost
 from .control.ilqg import ILQGOptions, plan_ilqg
 from .control.mpc import SamplingController, SamplingOptions
@@ -13,6 +13,7 @@ __all__ = [
     "SamplingController",
     "SamplingOptions",
     "evaluate",
+    "export",
     "plan",
     "plan_ilqg",
     "pretrained",

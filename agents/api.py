@@ -1,4 +1,4 @@
-"""Public functions: plan, train, evaluate, transfer; the command line calls them and decides nothing itself.
+"""Public functions: plan, train, evaluate, export, transfer; the command line calls them and decides nothing itself.
 
 An environment is named by its id, with or without "softgym_envs:" in front. `params` are parameters of the native engine: a
 fit.toml, or what `gym.make(..., params=)` takes. Further keywords are those of `gym.make` (model, level, action_memory, ...).
@@ -237,6 +237,30 @@ def evaluate(
     own = {"backend": backend or first_ground_truth(id), **getattr(policy, "keywords", {}), **keywords}
     own |= {} if params is None else {"params": params}
     return evaluate_policy(policy, full, episodes=episodes, seed=seed, keywords=own)
+
+
+def export(policy: Any, id: str = "", *, out: str | Path = "policy.onnx") -> Path:
+    """Write a policy as ONNX with its contract in the metadata, and run_policy.py beside it, which runs it on a robot.
+
+    Args:
+        policy: A `Network`, a file (policy.zip of PPO, A2C or SAC with an MLP, or .npz), or "pretrained".
+        id: Environment that it was trained in; "": as in its contract.
+        out: The .onnx file.
+
+    Returns:
+        The file.
+
+    Raises:
+        OptionError: The contract does not fit the environment, or there is neither; or controls cannot be described.
+        FileFormatError: The file holds no policy that can be exported (a recurrent one, say).
+        MissingDependencyError: onnx or onnxruntime is not installed.
+    """
+    from .learning.export import contract_with, export_network
+    from .learning.policy import load_policy
+
+    full = _full_id(id) if id else ""
+    network = load_policy(Path(policy), full) if isinstance(policy, (str, Path)) else policy
+    return export_network(network, contract_with(network, full), Path(out))
 
 
 def first_ground_truth(id: str) -> str:

@@ -62,6 +62,8 @@ def main(args: Args) -> None:
     given |= {"action_memory": args.action_memory} if args.action_memory else {}
     env = gym.make(name, **{**(policy.keywords if policy else {}), **given})
     try:
+        if policy is not None:
+            policy.check(env)
         Player(env, args.options, policy).run()
     finally:
         env.close()

@@ -13,7 +13,7 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.core.simulator import check_number
 
 from ..transfer_study.statistics import Interval, share
-from .policy import Policy
+from .policy import Network, Policy
 
 Controller = Callable[[Any], Policy]
 """Vector environment -> policy, which may read the environment's internals; see `System.controllers`."""
@@ -53,9 +53,20 @@ class Evaluation(NamedTuple):
 def evaluate(
     policy: Policy | None, env_id: str, *, episodes: int, seed: int, keywords: Mapping[str, Any] | None = None
 ) -> Evaluation:
-    """Returns of whole episodes of a policy, or of no action (None); see `evaluate_controller`."""
-    chosen: Controller = zero if policy is None else lambda envs: policy
-    return evaluate_controller(chosen, env_id, episodes=episodes, seed=seed, keywords=keywords)
+    """Returns of whole episodes of a policy, or of no action (None); see `evaluate_controller`.
+
+    Raises:
+        OptionError: As `evaluate_controller`, or the policy's contract does not fit the environment.
+    """
+
+    def opened(envs: Any) -> Policy:
+        if policy is None:
+            return zero(envs)
+        if isinstance(policy, Network):
+            policy.check(envs)
+        return policy
+
+    return evaluate_controller(opened, env_id, episodes=episodes, seed=seed, keywords=keywords)
 
 
 def zero(envs: Any) -> Policy:

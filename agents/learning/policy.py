@@ -23,6 +23,7 @@ from softgym_envs.core.errors import FileFormatError, MissingDependencyError, sh
 from softgym_envs.core.files import write_atomically
 
 from ..policies import ACTIVATIONS, MOST_WEIGHT_BYTES, Network, check_layers, load_network, observed_with, pretrained
+from .contract import contract_beside
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +55,8 @@ def load_policy(path: Path, env_id: str = "") -> Network:
     if path.suffix == ".npz":
         return load_network(path)
     weights, settings = _read_policy(path)
+    if other := [name for name in weights if name.startswith("lstm") or "features_extractor." in name]:
+        raise FileFormatError(f"{path} holds {other[0]}: policies with a memory (LSTM) or convolutions are not supported")
     squashed = any(name.startswith("actor.mu.") for name in weights)
     body, head = ("actor.latent_pi.", "actor.mu") if squashed else ("mlp_extractor.policy_net.", "action_net")
     inner = {name[len(body) :].split(".")[0] for name in weights if name.startswith(body)}
@@ -67,7 +70,8 @@ def load_policy(path: Path, env_id: str = "") -> Network:
     layers = tuple((weight.detach().numpy(), bias.detach().numpy()) for weight, bias in tensors)
     check_layers(path, layers)
     activation = _activation(settings, "ReLU" if squashed else "Tanh")
-    return Network(layers, activation, squashed, observed_with(path), str(path))
+    contract = contract_beside(path, (layers[0][0].shape[1], len(layers[-1][1])))
+    return Network(layers, activation, squashed, observed_with(path), str(path), contract)
 
 
 def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Training with stable-baselines3, and resuming it.
 
-    folder/policy.zip              the policy after the last step, and policy.json, what it observes: see `.policy`
+    folder/policy.zip              the policy after the last step, and policy.json, its contract: see `.contract`
     folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: `resume` continues from it if it is of
                                    the same run: see `.checkpoints`
     folder/progress.csv            returns and losses (progress_<N>.csv from step N on, where it was resumed); TensorBoard files
@@ -37,6 +37,7 @@ except ImportError as error:
     raise MissingDependencyError.of("agents.learning.rl needs stable-baselines3", "learn") from error
 
 from .checkpoints import checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint, steps_of
+from .contract import PolicyContract
 from .evaluation import Evaluation
 from .policy import save_policy
 from .shared_policy import SharedPolicy, views_of
@@ -281,7 +282,8 @@ def train(
             save_checkpoint(model, folder, run)  # the last one lacks PPO's last update
             save_policy(model, folder / "policy.zip")
             observed = {name: training.keywords[name] for name in OBSERVED if name in training.keywords}
-            write_json(folder / "policy.json", {"observed": observed})
+            contract = PolicyContract.of(envs.envs, training.keywords)
+            write_json(folder / "policy.json", {"observed": observed, "contract": contract.table()})
     finally:
         envs.close()
     return Trained(model, tuple(curve.points))

@@ -2,6 +2,7 @@
 
     agents/policies/<name>.npz     float32 weights: weight0, bias0, weight1, bias1, ...
     agents/policies/<name>.json    "observed": keywords of the environment; "activation" and "squashed" of `Network`; provenance
+                                   ("trained"); "contract": see `agents.learning.contract`
 
 The name is an environment's id, or id+option. `experiments/policies/ship.py` writes the files.
 
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError, shown
 from softgym_envs.core.files import read_json, write_atomically, write_json
+
+from ..learning.contract import PolicyContract, contract_beside
 
 Float32 = NDArray[np.float32]
 
@@ -54,6 +57,8 @@ class Network:
     """Keywords of the environment that it was trained for, such as action_memory."""
     source: str = "the policy"
     """Name of the file for messages."""
+    contract: PolicyContract | None = None
+    """Names, units, ranges, period and delay of what it takes and gives; None if its file has none."""
 
     def __call__(self, observation: NDArray[Any]) -> Float32:
         """Actions in [-1, 1], (na,) or (B, na), of observations (no,) or (B, no).
@@ -69,6 +74,11 @@ class Network:
         weight, bias = self.layers[-1]
         x = x @ weight.T + bias
         return np.tanh(x) if self.squashed else np.clip(x, np.float32(-1.0), np.float32(1.0))
+
+    def check(self, env: Any) -> None:
+        """Check its contract, if it has one, against an environment: see `PolicyContract.check`."""
+        if self.contract is not None:
+            self.contract.check(env, self.source)
 
 
 def pretrained(name: str) -> Network:
@@ -134,7 +144,8 @@ def load_network(path: Path) -> Network:
             f"{path.with_suffix('.json')}: activation is {shown(activation)}, squashed is {shown(squashed)}; "
             f"allowed are {', '.join(ACTIVATIONS)}, and true or false"
         )
-    return Network(layers, activation, squashed, observed_with(path), str(path))
+    contract = contract_beside(path, (layers[0][0].shape[1], len(layers[-1][1])))
+    return Network(layers, activation, squashed, observed_with(path), str(path), contract)
 
 
 def save_network(network: Network, path: Path, trained: Mapping[str, Any]) -> Path:
@@ -155,7 +166,8 @@ def save_network(network: Network, path: Path, trained: Mapping[str, Any]) -> Pa
                 archive.writestr(entry, part.getvalue(), zipfile.ZIP_LZMA)  # a shared network is mostly zeros
     write_atomically(path, buffer.getvalue())
     document = {"observed": dict(network.keywords), "activation": network.activation, "squashed": network.squashed}
-    write_json(path.with_suffix(".json"), {**document, "trained": dict(trained)})
+    contract = {"contract": network.contract.table()} if network.contract else {}
+    write_json(path.with_suffix(".json"), {**document, "trained": dict(trained), **contract})
     return path
 
 

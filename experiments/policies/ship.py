@@ -3,18 +3,22 @@
     python experiments/policies/ship.py  # all; after every training, or a test fails
     python experiments/policies/ship.py VineGrow-v0 UpperBodyReach-v0+muscles
 
-The .zip holds actor and critic for stable-baselines3; the .npz holds the actor, which NumPy alone plays.
+The .zip holds actor and critic for stable-baselines3; the .npz holds the actor, which NumPy alone plays; the .json holds its
+contract.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import gymnasium as gym
+import numpy as np
 import tyro
 
+from agents.learning.contract import PolicyContract
 from agents.learning.policy import load_policy
 from agents.policies import save_network
 from softgym_envs.core.errors import SoftgymError
@@ -40,12 +44,25 @@ def main(args: Args) -> int:
             path = args.source / f"{name}.zip"
             document = read_json(path.with_suffix(".json"))
             trained: dict[str, Any] = {entry: document[entry] for entry in ("commit", "versions", "date") if entry in document}
-            written = save_network(load_policy(path), args.out / f"{name}.npz", trained)
+            network = load_policy(path)
+            env = gym.make(f"softgym_envs:{name.partition('+')[0]}", **network.keywords)
+            contract = PolicyContract.of(env, network.keywords)
+            low, high = delays(document, args.source)
+            contract = replace(contract, action_latency=(low * contract.period, high * contract.period))
+            written = save_network(replace(network, contract=contract), args.out / f"{name}.npz", trained)
             print(f"{written}  {written.stat().st_size / 1e3:.0f} kB")
     except SoftgymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def delays(document: dict[str, Any], source: Path) -> tuple[int, int]:
+    """Shortest and longest delay in a policy's training [control steps]."""
+    if "carried" in document:
+        return delays(read_json(source / f"{document['carried']}.json"), source)
+    drawn = [one["action_delay"] for one in (document["environment"], *document.get("variants", ())) if "action_delay" in one]
+    return int(min(map(np.min, drawn))), int(max(map(np.max, drawn)))
 
 
 if __name__ == "__main__":

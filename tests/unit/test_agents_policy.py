@@ -27,6 +27,15 @@ def test_a_saved_policy_drives_as_stable_baselines3_would(tmp_path, algorithm):
         np.testing.assert_allclose(policy(observation[None])[0], expected, atol=1e-5)
 
 
+def test_a_recurrent_policy_is_refused(tmp_path):
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = sb3.PPO("MlpPolicy", gym.make("softgym_envs:SlidingBlock-v0"), device="cpu")
+    model.policy.lstm_actor = sb3.common.policies.nn.LSTM(7, 4)  # under the name that sb3-contrib gives it
+    model.save(tmp_path / "policy.zip")
+    with pytest.raises(FileFormatError, match=r"policy.zip holds lstm_actor.weight_ih_l0: policies with a memory \(LSTM\)"):
+        load_policy(tmp_path / "policy.zip")
+
+
 def test_files_that_are_no_policy_are_refused(tmp_path):
     (tmp_path / "text.zip").write_text("not a zip")
     for name, said in (("text.zip", "is no policy of stable-baselines3"), ("missing.zip", "no such file")):
