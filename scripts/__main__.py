@@ -33,7 +33,7 @@ def subcommands() -> dict[str, str]:
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if not path.stem.startswith("_") and any(isinstance(n, ast.FunctionDef) and n.name == "main" for n in tree.body):
-            found[path.stem] = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
+            found[path.stem.removesuffix("_file")] = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
     return found
 
 
@@ -46,7 +46,11 @@ def usage() -> str:
 
 
 def load_subcommand(name: str) -> ModuleType:
-    """Module of a subcommand: a sibling of this one, in the installed package and in a checkout."""
+    """Module of a subcommand: a sibling of this one, in the installed package and in a checkout.
+
+    `inspect` is in inspect_file.py: in a checkout, a module of that name would hide the one of Python.
+    """
+    name = name if (FOLDER / f"{name}.py").exists() else f"{name}_file"
     return importlib.import_module(f".{name}", __package__) if __package__ else importlib.import_module(name)
 
 

@@ -51,6 +51,8 @@ class Table:
     """Columns that are read only if a mapping names them."""
     source: Path = Path()
     """The file."""
+    numbered: bool = False
+    """Whether the names are made up, as the file has no header."""
 
     def index(self, name: str) -> int:
         """Index of column `name`.

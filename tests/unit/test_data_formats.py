@@ -11,6 +11,7 @@ from trajectories import raises
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.units import UNITS, unit_named
 from softgym_envs.data.formats import FORMATS, format_of
+from softgym_envs.data.inspection import inspect_file
 from softgym_envs.data.mapping import TO_Z_UP, Mapping
 from softgym_envs.data.recordings import read_recordings
 
@@ -448,3 +449,71 @@ def test_a_format_is_known_by_what_a_file_holds(tmp_path):
     assert format_of(written(tmp_path, b"#ROSBAG V2.0\n" + bytes(9), "a.csv")).name == "ROS 1 bag"
     with raises(FileFormatError, "it is a folder, and no ROS 2 bag (metadata.yaml)"):
         format_of(tmp_path)
+
+
+# --- inspect ------------------------------------------------------------------------------------------------------------
+
+
+def test_inspect_tells_rate_gaps_and_held_samples(tmp_path):
+    """100 rows/s, one row lost at 0.05 s, x held every second row, y held and missing."""
+    times = np.delete(np.arange(20) / 100, 5)
+    rows = [[f"{t:.2f}", str(k // 2), "" if k == 3 else str(7 + k // 2), "world"] for k, t in enumerate(times)]
+    found = inspect_file(written(tmp_path, joined([["time_s", "x_mm", "b [V]", "frame_id"], *rows], ",")))
+    assert (found.kind, found.rows, found.texts) == ("table of text", 19, ("frame_id",))
+    x, b = found.columns
+    assert (x.name, x.unit, x.low, x.high, x.missing, x.repeated) == ("x", "mm", 0.0, 9.0, 0, 9 / 18)
+    assert (b.missing, found.held) == (1, 9)
+    assert found.clock == "0 to 0.19 s, 100 rows/s, 1 gaps, the longest 0.02 s after 0.04 s"
+    assert "x         [mm]" not in found.summary() and "50 % repeated" in found.summary()
+
+
+SYSTEM = {
+    "x": "m",
+    "y": "m",
+    "z": "m",
+    **dict.fromkeys(("qw", "qx", "qy", "qz"), "-"),
+    "s0": "rad",
+    "s1": "rad",
+    "control:s0": "N m",
+}
+
+
+@pytest.mark.parametrize("spelled", ["pos[{}] quat[{}]", "pose.position.{} pose.orientation.{}", "cube_p_{} cube_q_{}"])
+def test_the_mapping_that_inspect_writes_can_be_used(tmp_path, spelled):
+    """Poses under other names and joints as arrays; a second call leaves the file alone."""
+    place, turn = spelled.split()
+    axes = (range(3), range(4)) if "[" in spelled else ("xyz", "wxyz")
+    header = [
+        "t",
+        *(place.format(axis) for axis in axes[0]),
+        *(turn.format(axis) for axis in axes[1]),
+        "q[0]",
+        "q[1]",
+        "tau[0]",
+    ]
+    rows = cells(TIMES, TRUE_POSE, ANGLES, -ANGLES, 2 * ANGLES, digits=9)
+    found = inspect_file(written(tmp_path, joined([header, *rows], ",")))
+    mapping = found.write_mapping(system=SYSTEM)
+    assert mapping.name == "file.csv.map.toml"
+    recording = load(found.path, mapping=Mapping.load(mapping))
+    holds(recording, [*POSE, "s0", "s1"], np.column_stack([TRUE_POSE, ANGLES, -ANGLES]))
+    np.testing.assert_allclose(recording.controls[:, 0], 2 * ANGLES[:-1])
+    before = mapping.read_bytes()
+    with raises(OptionError, "is there already, and stays as it is: name another file with `out`"):
+        found.write_mapping()
+    assert mapping.read_bytes() == before and found.write_mapping(tmp_path / "b.toml").exists()
+
+
+def test_inspect_names_the_columns_of_a_log_without_header(tmp_path):
+    rows = joined([[str(k), *row] for k, row in enumerate(cells(TIMES, PLACES))], ",")
+    found = inspect_file(written(tmp_path, rows))
+    assert found.header == ("frame", "time [s]", "column2", "column3", "column4")
+    text = found.mapping().replace("?", "m")
+    recording = load(found.path, mapping=Mapping.load(written(tmp_path, text, "a.toml")))
+    holds(recording, ["column2", "column3", "column4"], PLACES)
+
+
+def test_inspect_reads_our_own_recordings(tmp_path):
+    run = load(written(tmp_path, "time [s],x [m],control:u [V]\n0,1,2\n1,2,2\n2,3,3\n"))
+    found = inspect_file(run.save_hdf5(tmp_path / "a.h5"))
+    assert [column.name for column in found.columns] == ["x", "control:u"] and "1 rows/s, no gaps" in found.clock

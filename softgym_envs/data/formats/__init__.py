@@ -42,7 +42,7 @@ def _looks(pattern: str) -> Callable[[bytes, str], bool]:
 
 RECORDINGS = Format("HDF5", _begins(b"\x89HDF\r\n\x1a\n"))
 """Files of `TrajectorySet.save`, which `TrajectorySet.load` reads."""
-PLAIN = Format("table", lambda head, text: True, f"{_HERE}.delimited:read")
+PLAIN = Format("table of text", lambda head, text: True, f"{_HERE}.delimited:read")
 """Any other text."""
 
 FORMATS: tuple[Format, ...] = (
@@ -138,12 +138,14 @@ def format_of(path: Path) -> Format:
     return next(form for form in FORMATS if form.matches(head, text))
 
 
-def read_table(path: str | Path, names: Sequence[str] = ()) -> Table:
+def read_table(path: str | Path, names: Sequence[str] = (), *, numbered: bool = False) -> Table:
     """The table of a file of any format with a reader.
 
     Args:
         path: The file, or the folder of a ROS 2 bag.
         names: Names of the columns of a text file without header.
+        numbered: Whether the columns of such a file are called column0, column1, ... instead, and a count of rows or a clock
+            what they are.
 
     Raises:
         FileFormatError: It cannot be read; the message names the format, and what to do.
@@ -153,7 +155,7 @@ def read_table(path: str | Path, names: Sequence[str] = ()) -> Table:
         remedy = form.remedy or "`softgym-envs record` and `TrajectorySet.save` write such files for `sysid.load`"
         raise FileFormatError(f"{path} is a file of format {form.name}, which has no reader: {remedy}")
     if form is PLAIN:
-        found: Table = load(form.reader)(Path(path), names)
+        found: Table = load(form.reader)(Path(path), names, numbered=numbered)
     elif names:
         raise FileFormatError(f"{path} is a {form.name} file, which has names of its own: leave `names` out of the mapping")
     else:
