@@ -64,8 +64,9 @@ def test_every_subcommand_lists_its_options():
     said = run(sys.executable, "scripts", cwd=ROOT)
     for path in SUBCOMMANDS:
         if not path.name.startswith("_") and "\ndef main(" in path.read_text(encoding="utf-8"):
-            assert f"  {path.stem} " in said
-            assert "usage: softgym-envs" in run(sys.executable, "scripts", path.stem, "--help", cwd=ROOT, COLUMNS="200")
+            subcommand = path.stem.removesuffix("_file")
+            assert f"  {subcommand} " in said
+            assert "usage: softgym-envs" in run(sys.executable, "scripts", subcommand, "--help", cwd=ROOT, COLUMNS="200")
     unknown = subprocess.run([sys.executable, "scripts", "grow"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert unknown.returncode == 2 and "unknown subcommand 'grow'" in unknown.stderr
     words = [sys.executable, "scripts", "identify", "block", "--data", "a.csv", "--data", "b.csv"]
@@ -101,7 +102,8 @@ def test_commands_of_the_documents_are_understood():
     }
     for page, subcommand, given in sorted(commands):
         try:
-            tyro.cli(load_script(f"scripts/{subcommand}.py").Args, args=given)
+            file = "inspect_file" if subcommand == "inspect" else subcommand
+            tyro.cli(load_script(f"scripts/{file}.py").Args, args=given)
         except SystemExit:
             pytest.fail(f"{page}: {subcommand} {' '.join(given)}")
 

@@ -276,3 +276,11 @@ def test_intervals_allow_for_the_step_where_it_matters_and_only_there() -> None:
     assert wide.of("model_choice")[0].parameter == "the simulator's step of 20 ms"
     exact = single_shooting(problem.replace(simulator=Spring()), ShootingOptions(halve=True))
     assert not exact.of("model_choice")
+
+
+def test_what_is_far_below_the_noise_is_followed():
+    """A slow sine beside white noise lasts where it is as large as the noise, and not where it is a hundredth of it."""
+    rng = np.random.default_rng(0)
+    noise, sine = rng.standard_normal(200), np.sin(np.arange(200) / 20)
+    for size, white in ((1.0, False), (0.01, True)):
+        assert whiteness(np.stack([noise, size * sine], axis=-1)[None], lambda drawn: drawn).white is white
