@@ -447,6 +447,14 @@ def policy_seed() -> bytes:
     return buffer.getvalue()
 
 
+@cache
+def policy_contract() -> dict[str, Any]:
+    """Contract of that policy."""
+    from agents.learning.contract import PolicyContract
+
+    return PolicyContract.of(made(LEARNED)).table()
+
+
 def policy_file(folder: Path, draw: Draw) -> None:
     """A policy, and the file beside it that says what it observes, in an episode."""
     from agents.learning.evaluation import evaluate
@@ -454,7 +462,7 @@ def policy_file(folder: Path, draw: Draw) -> None:
 
     path, wound = folder / "policy.zip", draw.choose(3)
     path.write_bytes(draw.archive(policy_seed()) if wound else policy_seed())
-    observed = {"observed": {"action_memory": 0, "obs_mode": "full"}}
+    observed = {"observed": {"action_memory": 0, "obs_mode": "full"}, "contract": policy_contract()}
     (folder / "policy.json").write_bytes(as_json(observed) if wound else wounded(draw, observed, as_json))
     found = evaluate(load_policy(path), f"softgym_envs:{LEARNED}", episodes=1, seed=0, keywords=observed_with(path))
     assert np.isfinite(found.returns).all()
