@@ -51,6 +51,7 @@ from softgym_envs.core.procedure import EXPERIMENT, Stage
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.system import System
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.data.inspection import inspect_file
 from softgym_envs.data.recordings import read_recordings
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.systems import systems
@@ -269,6 +270,37 @@ def table_file(folder: Path, draw: Draw) -> None:
     path = folder / "recording.csv"
     path.write_bytes(draw.bytes(draw.of((WIDE, POINTS))))
     assert all(np.isfinite(found.times).all() for found in read_recordings([path]))
+
+
+OTHERS = (
+    b"Format Version,1.23,Export Frame Rate,100,Rotation Type,Quaternion,Length Units,Meters\n\n,,Rigid Body,Rigid Body\n"
+    b",,a,a\n,,1,1\n,,Rotation,Position\nFrame,Time (Seconds),W,X\n0,0.0,1,2\n1,0.1,1,2\n",
+    b"Trajectories\n100\n;;a:M1;;\nFrame;Sub Frame;X;Y;Z\n;;mm;mm;mm\n1;0;1,5;2;3\n2;0;1;2;3\n",
+    b"NO_OF_FRAMES\t2\nFREQUENCY\t100\nDATA_INCLUDED\t3D\nMARKER_NAMES\ta\n1\t2\t3\n1\t2\t3\n",
+    b"scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,2,0.9\n1,1,2,0.9\n",
+    b"PathFileType\t4\ta.trc\nDataRate\tUnits\n100\tmm\nFrame#\tTime\tM1\n\t\tX1\tY1\tZ1\n\n1\t0.0\t1\t2\t3\n2\t0.1\t1\t2\t3\n",
+    b"Coordinates\ninDegrees=yes\nendheader\ntime\telbow\n0.0\t1\n0.1\t2\n",
+    b"%time,field.header.stamp,field.pose.position.x\n1764309600123456789,1764309600123456789,1\n1764309600133456789,0,2\n",
+    b"# time [s] x_mm\n0 1,5\n1 2\n",
+)
+"""Files of Motive, Vicon, Qualisys, DeepLabCut, OpenSim (two), rostopic, and a log without header."""
+
+
+@cache
+def npz_seed() -> bytes:
+    """Arrays in .npz; a damaged .mat is no input here, as it may end scipy's reader in C with a segmentation fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = {"time": np.arange(5.0), "x [m]": np.ones((5, 2))}
+        np.savez(Path(folder) / "a.npz", **arrays)
+        return (Path(folder) / "a.npz").read_bytes()
+
+
+def other_file(folder: Path, draw: Draw) -> None:
+    """A recording of another program, inspected and loaded."""
+    path = folder / "recording.dat"
+    path.write_bytes(draw.bytes(draw.of((*OTHERS, npz_seed()))))
+    assert inspect_file(path).mapping()
+    assert all(np.isfinite(found.times).all() for found in read_recordings([path], fps=100.0, meters_per_pixel=None))
 
 
 @cache
@@ -597,7 +629,8 @@ def simulator_of(name: str) -> Any:
 def entry_points() -> dict[str, Callable[[Path, Draw], None]]:
     """Every entry point by its name."""
     found: dict[str, Callable[[Path, Draw], None]] = {
-        "recording.csv": table_file, "recording.h5": hdf5_file, "study": study_file, "policy.zip": policy_file,
+        "recording.dat": other_file, "recording.csv": table_file, "recording.h5": hdf5_file, "study": study_file,
+        "policy.zip": policy_file,
         "ground_truth.toml": ground_truth_file, "arm": arm_file, "training": training_folder, "study folder": study_folder,
         "replay": replay_file, "transfer": transfer_file, "fit checkpoint": fit_checkpoint, "stage folder": stage_folder,
         "recorded robot": recorded_robot, "backend": backend_path,

@@ -199,7 +199,7 @@ def _clock(table: Table) -> tuple[str, bool]:
     except (FileFormatError, DataError) as error:
         if "time" in table.names and not table.units[table.index("time")]:
             cells = table.columns[table.index("time")]
-            return f"{float(cells[0]):.6g} to {float(cells[-1]):.6g} of no unit: the mapping must give it", True
+            return f"{cells[0]} to {cells[-1]} of no unit: the mapping must give it", True
         if "frame" in table.names:
             return "frames without a rate: say `fps`, or `rate` in the mapping", False
         return str(error), False

@@ -101,7 +101,7 @@ def wide(table: Table, *, substeps: int = 1, meters_per_pixel: float | None = No
         tuple(name for name, _, _ in controls),
         tuple(unit for _, _, unit in controls),
         substeps,
-        {"source": table.source.name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
+        {"source": Path(table.path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
         commanded=commanded,
         offsets=_offsets(grid, late),
     )
@@ -211,7 +211,7 @@ def points_over_time(
         names,
         tuple(units) * len(order),
         substeps=substeps,
-        metadata={"source": table.source.name, **_irregular(frames, grid)},
+        metadata={"source": Path(table.path).name, **_irregular(frames, grid)},
         offsets=_offsets(grid, late),
     )
 

@@ -116,7 +116,7 @@ def test_csv_that_is_no_text(tmp_path):
     with raises(FileFormatError, "cannot read"):
         read_csv(tmp_path / "absent.csv")
     (tmp_path / "noise.csv").write_bytes(bytes(range(256)) * 4)
-    with raises(FileFormatError, "binary file of no known format, which has no reader: export it as CSV"):
+    with raises(FileFormatError, "(binary file of no known format) has no reader here: export it as CSV"):
         read_csv(tmp_path / "noise.csv")
 
 

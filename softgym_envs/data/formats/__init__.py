@@ -153,7 +153,7 @@ def read_table(path: str | Path, names: Sequence[str] = (), *, numbered: bool = 
     form = format_of(Path(path))
     if not form.reader:
         remedy = form.remedy or "`softgym-envs record` and `TrajectorySet.save` write such files for `sysid.load`"
-        raise FileFormatError(f"{path} is a file of format {form.name}, which has no reader: {remedy}")
+        raise FileFormatError(f"{path} ({form.name}) has no reader here: {remedy}")
     if form is PLAIN:
         found: Table = load(form.reader)(Path(path), names, numbered=numbered)
     elif names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def read_npz(path: Path) -> Table:
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, NotImplementedError, zlib.error, KeyError) as error:
         hint = "save arrays of numbers, not objects" if "pickle" in str(error) else "save it again with np.savez"
         raise FileFormatError(f"{path} (NumPy .npz) cannot be read: {error}; {hint}") from error
     return table_of_arrays(path, "NumPy .npz", found, "save it with np.savez(path, time=..., x=...)")

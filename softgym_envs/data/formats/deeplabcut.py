@@ -25,11 +25,11 @@ def read(path: Path) -> Table:
     where = f"{path} ({KIND})"
     cells = [cells_of(where, number, line, ",") for number, line in enumerate(lines_of(path), 1)]
     first = next((k for k, row in enumerate(cells) if row and row[0].isdigit()), len(cells))
-    titles = {row[0].lower(): row for row in cells[:first] if row}
+    width = max(len(row) for row in cells)
+    titles = {row[0].lower(): padded(row, width) for row in cells[:first] if row}
     if not {"bodyparts", "coords"} <= set(titles) or first == len(cells):
         raise FileFormatError(f"{where} has no rows `bodyparts` and `coords`, or no frames: export it with `save_as_csv=True`")
     coords = titles["coords"]
-    width = len(coords)
     parts, animals = titles["bodyparts"], titles.get("individuals", [""] * width)
     rows = [(number, padded(row, width)) for number, row in enumerate(cells[first:], first + 1) if any(row)]
     columns = columns_of(where, [row for _, row in rows], ",")

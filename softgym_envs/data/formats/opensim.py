@@ -32,10 +32,10 @@ def read_trc(path: Path) -> Table:
     lines = lines_of(path)
     cells = [cells_of(where, number, line, "\t") for number, line in enumerate(lines, 1)]
     header = next((k for k, row in enumerate(cells) if row and row[0].lower() in ("frame#", "frame")), None)
-    if header is None or header < 2:
+    if header is None or header < 2 or len(cells) < header + 2:
         raise FileFormatError(f"{where} has no line `Frame#  Time  ...`: export it again")
     settings = dict(zip(cells[header - 2], cells[header - 1], strict=False))
-    width = max(len(cells[header]), len(cells[header + 1]) if len(cells) > header + 1 else 0)
+    width = max(len(cells[header]), len(cells[header + 1]))
     labels = filled(padded(cells[header], width))
     axes = padded(cells[header + 1], width)
     rows = [(k, padded(row, width)) for k, row in enumerate(cells[header + 2 :], header + 3) if row and row[0].isdigit()]

@@ -51,11 +51,11 @@ def read(path: Path) -> Table:
         if each == PER_BODY:
             quaternions = _quaternions(values[:, place, 7:])
             found += [Column(name, f"q{axis}", "-", quaternions[:, k]) for k, axis in enumerate("wxyz")]
-    rate = settings.get("FREQUENCY", [""])[0].replace(",", ".")
-    if not rate and "time" not in clock:
-        raise FileFormatError(f"{where} has no FREQUENCY: export it with `Include header`")
+    rate = "".join(settings.get("FREQUENCY", [])[:1]).replace(",", ".")
+    if not re.fullmatch(r"\d+(\.\d+)?", rate) and "time" not in clock:
+        raise FileFormatError(f"{where} has no number as FREQUENCY: export it with `Include header`")
     timed = [(name, "s" if name == "time" else "", columns[k]) for k, name in enumerate(clock)]
-    return motion_table(path, KIND, found, numbers, clock=timed, rate=float(rate) if rate else None)
+    return motion_table(path, KIND, found, numbers, clock=timed, rate=None if "time" in clock else float(rate))
 
 
 def _quaternions(matrices: Array) -> Array:

@@ -89,7 +89,10 @@ def posed(simulator: Any, recording: Trajectory) -> Trajectory:
     names = simulator.model.measured
     lacking = [name for name in names if name not in recording.names]
     if lacking:
-        raise DataError(f"the recording lacks {', '.join(lacking)}; a box is identified from its pose: {', '.join(names)}")
+        raise DataError(
+            f"{recording.metadata.get('source', 'the recording')} lacks {', '.join(lacking)}; a box is identified from its "
+            f"pose: {', '.join(names)}; export a rigid body, or name columns by a mapping (`map`)"
+        )
     found = recording.select(names)
     if simulator.model.planar:
         return found
