@@ -7,6 +7,7 @@ fit.toml, or what `gym.make(..., params=)` takes. Further keywords are those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import git_commit, write_json
+from softgym_envs.core.interface import Interface
 from softgym_envs.core.simulator import Array, check_number
 from softgym_envs.core.system import NATIVE
 from softgym_envs.core.trajectory import is_whole
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 Print = Callable[[str], None]
 KNOTS = 10
 """Most knots of a plan's first controls."""
-TRAINING_ONLY = ("disturbance", "sensor_noise", "action_delay", "randomize")
+INTERFACE = tuple(entry.name for entry in fields(Interface))
+"""Keywords of the interface between robot and controller."""
+TRAINING_ONLY = ("disturbance", *INTERFACE, "randomize")
 """Keywords that make a training robust, and are left out where it is evaluated."""
 
 
@@ -135,7 +139,8 @@ def train(
     """Train a policy, evaluate it in our engine and the system's first ground truth, draw its learning curve.
 
     The folder gets policy.zip, checkpoints, progress.csv, TensorBoard files, curve.png and evaluation.json. It holds one
-    training. Ctrl-C leaves a checkpoint there.
+    training. Ctrl-C leaves a checkpoint there. The interface of a fit (latency, bias, gain, noise) is played in the training
+    and in every evaluation; one that is given by keywords, disturbances and `randomize` in the training only.
 
     Args:
         id: Environment.
@@ -150,7 +155,7 @@ def train(
         resume: Continue from the newest checkpoint of the folder.
         out: Folder; None: runs/train/<id>_<algorithm>_<backend>_<seed>.
         progress: Called with lines of progress.
-        **keywords: Keywords of `gym.make_vec`: model, randomize, sensor_noise, action_delay, level, ...
+        **keywords: Keywords of `gym.make_vec`: model, randomize, sensor_noise, action_latency, level, ...
 
     Returns:
         The trained policy, its learning curve and evaluations, and the folder.
@@ -163,6 +168,7 @@ def train(
     from .learning.checkpoints import kept
     from .learning.curve import draw_curve
     from .learning.evaluation import evaluate as evaluate_policy
+    from .learning.evaluation import interface_played
     from .learning.policy import policy_of
     from .learning.rl import LearningPoint, Training, begun
     from .learning.rl import train as learn
@@ -184,9 +190,10 @@ def train(
             begun(training, folder, progress)
         found = learn(training, folder, resume=resume, report=report)
         plain = {key: value for key, value in keywords.items() if key not in TRAINING_ONLY}
+        robot = interface_played(training.env_id, {**plain, **given, "backend": backend}) if given else {}
         evaluations = {}
         for world in dict.fromkeys((NATIVE, *list(system.ground_truths)[:1], backend)):
-            own = {**plain, "backend": world, **(given if world == backend else {})}
+            own = {**robot, **plain, "backend": world, **(given if world == backend else {})}
             evaluations[world] = evaluate_policy(
                 policy_of(found.model), training.env_id, episodes=episodes, seed=10_000_019, keywords=own
             )
@@ -208,7 +215,9 @@ def evaluate(
     seed: int = 20_000_003,
     **keywords: Any,
 ) -> Evaluation:
-    """Run whole episodes of a policy without noise, episode i from seed + i on every backend.
+    """Run whole episodes of a policy, episode i from seed + i on every backend.
+
+    There is no noise but that of the keywords, and of the interface that a fit.toml holds.
 
     Args:
         policy: A `Network`, a function from observations (B, no) to actions (B, na), a file (policy.zip of PPO, A2C or SAC

@@ -22,6 +22,7 @@ import gymnasium as gym
 import tyro
 
 from softgym_envs.core.files import read_json, write_atomically
+from softgym_envs.core.interface import Interface
 from softgym_envs.core.mismatch import MismatchedModel
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator
@@ -66,7 +67,9 @@ def index_page() -> str:
         for task in r.tasks
     ]
     table = ["", "| id | system | task |", "| --- | --- | --- |", *rows, ""]
-    return "\n".join([NOTE, "# Environments\n", SHARED.format(id=tasks()[0].id), *_field_docs(Settings), *table])
+    return "\n".join(
+        [NOTE, "# Environments\n", SHARED.format(id=tasks()[0].id), *_field_docs(Settings), *_field_docs(Interface), *table]
+    )
 
 
 def system_page(system: System) -> str:

@@ -129,7 +129,7 @@ def run(kind: Kind, seed: int, tolerance: float, backend: str = "native") -> Epi
     """Run one episode."""
     env = gym.make("SlidingBlock-v0", backend=backend, tolerance=(tolerance, 0.15), control_period=PERIOD, **KEYWORDS)
     observation, info = env.reset(seed=seed)
-    ground_truth = float(info["parameters"][KNOWN.index("friction")])
+    ground_truth = float(info["parameters"]["friction"])
     belief, goal, total, steps = Belief(), observation[6:8].astype(np.float64), 0.0, 0
     while True:
         friction = {"knows": ground_truth, "learns": belief.mean, "assumes": 0.5 * sum(RANGE)}[kind]

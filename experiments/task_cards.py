@@ -44,8 +44,8 @@ from softgym_envs.systems import system_of_task, tasks
 
 LEVELS = (1.0, 2.0, 3.0)
 """Levels of ids that have them; the ground truths play the first and the last one, MPC the first."""
-NOISY = {"sensor_noise": 0.02, "action_delay": 2}
-"""Further conditions under which policies are judged."""
+NOISE, LATE = 0.02, 2
+"""Further conditions under which policies are judged: `sensor_noise`, and control steps by which actions are late."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
 """Id -> id whose policy sees only the first entries of its observation, and no obstacles."""
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles": {"muscles": True}}}
@@ -145,21 +145,22 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
         blind = load_policy(other)
         size = blind.layers[0][0].shape[1]
         yield f"policy of {BLIND[task_id]}", {}, lambda envs: lambda observation: blind(observation[:, :size])
-    yield from learned(policy_file(task_id))
+    late = LATE * system_of_task(task_id).task(task_id).control_period
+    yield from learned(policy_file(task_id), late)
     for option, keywords in OPTIONS.get(task_id, {}).items():
         known = {"zero": zero, "random": uniform, **system_of_task(task_id).controllers_of(task_id)}
         for name, controller in known.items():
             yield f"{option}: {name}", keywords, controller
-        for name, given, controller in learned(policy_file(f"{task_id}+{option}")):
+        for name, given, controller in learned(policy_file(f"{task_id}+{option}"), late):
             yield f"{option}: {name}", given, controller
 
 
-def learned(file: Path | None) -> Iterator[tuple[str, dict[str, Any], Controller]]:
-    """A policy, without and with noise and delay; nothing if there is none."""
+def learned(file: Path | None, late: float) -> Iterator[tuple[str, dict[str, Any], Controller]]:
+    """A policy, without noise and delay, and with both, `late` in s; nothing if there is none."""
     if file is not None:
         policy, observed = load_policy(file), observed_with(file)
         yield "policy", observed, lambda envs: policy
-        yield "policy, noise and delay", {**NOISY, **observed}, lambda envs: policy
+        yield "policy, noise and delay", {"sensor_noise": NOISE, "action_latency": late, **observed}, lambda envs: policy
 
 
 def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:

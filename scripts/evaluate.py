@@ -44,8 +44,10 @@ class Args:
     """TOML file of a fit: parameters of the native backend."""
     sensor_noise: float = 0.0
     """Noise of observations, over the entries' scales."""
-    action_delay: int = 0
-    """Delay of actions [control steps]."""
+    action_latency: float | tuple[float, float] = 0.0
+    """Delay of actions [s]; two numbers: drawn between them for every episode."""
+    observation_latency: float | tuple[float, float] = 0.0
+    """Delay of observations [s], likewise."""
     action_memory: int = 0
     """Number of its last actions that the policy observes; 0: as in the JSON file beside it, if there is one."""
     episodes: int = 100
@@ -58,7 +60,7 @@ class Args:
 
 def main(args: Args) -> None:
     """Evaluate, print, write."""
-    names = ("model", "sensor_noise", "action_delay", "action_memory")
+    names = ("model", "sensor_noise", "action_latency", "observation_latency", "action_memory")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(args, name))}
     given |= task_keywords(args.keyword, [entry.name for entry in fields(args)])
     given |= {"episodes": args.episodes, "seed": args.seed}

@@ -6,8 +6,7 @@
 
 The folder (runs/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
 (`tensorboard --logdir runs/train`), curve.png and evaluation.json. It holds one training. Ctrl-C stops it and leaves a
-checkpoint; `--resume` continues from the newest complete one, and refuses one of another id, seed, algorithm or other settings.
-In Python: `agents.train`.
+checkpoint; `--resume` continues from the newest complete one, and refuses one of other settings. In Python: `agents.train`.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Annotated, Literal
 import tyro
 
 import agents
+from softgym_envs.core.posterior import randomize_of
 from softgym_envs.core.system import task_keywords
 
 
@@ -44,12 +44,16 @@ class Args:
     """Keywords of the task, key=value: level=3."""
     params: Path | None = None
     """TOML file of a fit; none: the backend's defaults."""
+    randomize: tuple[str, ...] = ()
+    """Parameters drawn for every episode: posterior (of --params), or name=low,high, or name=x,low,high (factors)."""
     disturbance: float = 0.0
     """Random velocity kicks while training [m/s]."""
     sensor_noise: float = 0.0
     """Noise of observations while training, over the entries' scales."""
-    action_delay: int = 0
-    """Delay of actions while training [control steps]."""
+    action_latency: float | tuple[float, float] = 0.0
+    """Delay of actions while training [s]; two numbers: drawn between them for every episode."""
+    observation_latency: float | tuple[float, float] = 0.0
+    """Delay of observations while training [s], likewise."""
     action_memory: int = 0
     """Number of previous actions that are observed."""
     num_envs: int | None = None
@@ -68,8 +72,9 @@ class Args:
 
 def main(args: Args) -> None:
     """Train."""
-    given = {name: value for name, value in vars(args).items() if name not in ("id", "keyword")}
-    for name in ("model", "disturbance", "sensor_noise", "action_delay", "action_memory"):
+    given = vars(args) | {"randomize": randomize_of(args.randomize)}
+    del given["id"], given["keyword"]
+    for name in ("model", "randomize", "disturbance", "sensor_noise", "action_latency", "observation_latency", "action_memory"):
         if not given[name]:  # not given
             del given[name]
     agents.train(args.id, **given, **task_keywords(args.keyword, [entry.name for entry in fields(args)]))

@@ -534,7 +534,17 @@ def training_folder(folder: Path, draw: Draw) -> None:
 # --- entry points: calls -----------------------------------------------------------------------------------------------------
 
 KEYWORDS = ("backend", "model", "dt", "device", "options", "control_period", "params", "randomize", "sensor_noise")
-KEYWORDS += ("action_delay", "disturbance", "obs_mode", "render_mode", "nonsense")
+KEYWORDS += (
+    "action_latency",
+    "observation_latency",
+    "observation_rate",
+    "sensor_bias",
+    "sensor_gain",
+    "disturbance",
+    "obs_mode",
+    "render_mode",
+    "nonsense",
+)
 
 
 def keyword(env_id: str, folder: Path, draw: Draw) -> None:
@@ -550,7 +560,7 @@ def keyword(env_id: str, folder: Path, draw: Draw) -> None:
 @cache
 def made(env_id: str) -> Any:
     """An environment that several inputs use."""
-    return gym.make(env_id, action_delay=1).unwrapped
+    return gym.make(env_id, action_latency=0.07, observation_latency=0.03).unwrapped
 
 
 def episode(env_id: str, folder: Path, draw: Draw) -> None:

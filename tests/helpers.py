@@ -46,8 +46,17 @@ def actions_of(env: Any, count: int, seed: int = 0) -> Any:
 def equal(a: dict[str, Any], b: dict[str, Any]) -> None:
     """Same keys, same types, same numbers, bit for bit."""
     assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name])
+    for name, value in a.items():
+        if isinstance(value, dict):
+            equal(value, b[name])
+        else:
+            np.testing.assert_array_equal(value, b[name])
+
+
+def row_of(info: dict[str, Any], row: int) -> dict[str, Any]:
+    """One row of a vector environment's info, without the masks."""
+    shown = {name: value for name, value in info.items() if not name.startswith("_")}
+    return {name: row_of(value, row) if isinstance(value, dict) else value[row] for name, value in shown.items()}
 
 
 @cache
@@ -61,7 +70,14 @@ def varied(env_id: str, backend: str = NATIVE) -> dict[str, tuple[float, float]]
 
 def noisy(env_id: str, backend: str = NATIVE) -> dict[str, Any]:
     """Keywords of a world in which nothing is certain."""
-    return {"sensor_noise": 0.02, "action_delay": 2, "disturbance": 0.05, "randomize": varied(env_id, backend)}
+    period = system_of_id(env_id).task(env_id).control_period
+    late = {"action_latency": (0.0, 2.0 * period), "observation_latency": 0.7 * period}
+    return {"sensor_noise": 0.02, **late, "disturbance": 0.05, "randomize": varied(env_id, backend)}
+
+
+def late(env_id: str, steps: int) -> dict[str, float]:
+    """Keywords of actions that are some control steps late."""
+    return {"action_latency": steps * system_of_id(env_id).task(env_id).control_period}
 
 
 HUNG = 3600.0

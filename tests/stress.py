@@ -78,7 +78,7 @@ class Tally:
     """Control steps after which the observations were not in their space."""
 
 
-NOISY = {"sensor_noise": 0.05, "action_delay": 2, "disturbance": 0.1}
+NOISY = {"sensor_noise": 0.05, "action_latency": (0.0, 0.2), "observation_latency": 0.03, "disturbance": 0.1}
 SAME = "same_step"
 SHORT = {"max_episode_steps": 20}
 BLOCKS = {"friction": (0.0, 1.5), "mass": (0.2, 5.0), "inertia": (1e-3, 0.05), "gravity": (1.0, 20.0)}
@@ -123,7 +123,7 @@ CASES = {
         Case("TensegrityRoll-v0", 1, "uniform"),
         Case("TensegrityRoll-v0", 64, "held", {**NOISY, **ROBOTS, **SHORT, "target_speed": (0.5, 1.5), "heading": None}),
         Case("TensegrityRoll-v0", 16, "pulled", {"control_period": 0.25, "options": {"contact": "paper"}}),
-        Case("TensegrityRoll-v0", 7, "held", {"obs_mode": "state", "autoreset_mode": SAME, "action_delay": 1, **SHORT}),
+        Case("TensegrityRoll-v0", 7, "held", {"obs_mode": "state", "autoreset_mode": SAME, "action_latency": 0.1, **SHORT}),
         Case("TensegrityRoll-v0", 8, "held", {"randomize": {"cable_damping": (1e3, 1e4)}, **SHORT}),  # must be contained
         Case("TensegrityCrawl-v0", 1, "held"),
         Case("TensegrityCrawl-v0", 64, "uniform", {**NOISY, **ROBOTS, **SHORT}),

@@ -119,6 +119,14 @@ def evaluate_controller(
     return Evaluation(returns, np.asarray(success, dtype=np.float64), np.asarray(failed, dtype=np.float64))
 
 
+def interface_played(env_id: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of the interface that an environment plays: those of its file included, sensors that it lacks left out."""
+    env: Any = gym.make(env_id, **keywords)
+    played: dict[str, Any] = env.unwrapped.episodes.settings.table()
+    env.close()
+    return played
+
+
 def check_keywords(env_id: str, keywords: Mapping[str, Any]) -> None:
     """Raise the error of making this environment, if there is one."""
     gym.make(env_id, **keywords).close()

@@ -191,4 +191,5 @@ def _require_all(envs: VecEnv, what: str, indices: VecEnvIndices) -> None:
 def row_of(info: dict[str, Any], row: int) -> dict[str, Any]:
     """One row of a vector environment's info, without the masks and the last episode's entries."""
     skip = ("final_obs", "final_info")
-    return {name: value[row] for name, value in info.items() if not name.startswith("_") and name not in skip}
+    shown = {name: value for name, value in info.items() if not name.startswith("_") and name not in skip}
+    return {name: row_of(value, row) if isinstance(value, dict) else value[row] for name, value in shown.items()}

@@ -99,7 +99,7 @@ class TransferTask:
     keywords: dict[str, Any] = field(default_factory=dict)
     """Keywords of the environments of both worlds, where policies learn: `action_memory`, say."""
     learning: dict[str, Any] = field(default_factory=dict)
-    """Keywords of our engine's environments only, for robust policies: `action_delay` or `sensor_noise`, say."""
+    """Keywords of our engine's environments only, for robust policies: `action_latency` or `sensor_noise`, say."""
 
     def __post_init__(self) -> None:
         known = load(self.system.study) if self.system.study else {}

@@ -35,8 +35,8 @@ from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.systems import system_of_task, tasks
 
-NOISY = {"sensor_noise": 0.02, "action_delay": 2}
-"""Keywords of the environments of the training."""
+NOISE, LATE = 0.02, 2
+"""Noise of the environments of the training, and control steps by which their actions are late."""
 TEACHERS = ("planner", "heuristic")
 """Names of controllers that may teach; the first existing one does."""
 
@@ -67,7 +67,7 @@ OWN = {
 """Id, or id+option, -> its training, if it is not the usual one."""
 DELAYS = (0, 1, 2)
 """Delays in their training."""
-SEEN: dict[str, Any] = {"sensor_noise": NOISY["sensor_noise"], "action_memory": 3}
+SEEN: dict[str, Any] = {"sensor_noise": NOISE, "action_memory": 3}
 """Keywords of the training's environments."""
 ROLLING = HERE / "roll_ppo.npz"
 """Policy that rolls without noise and delay."""
@@ -109,7 +109,7 @@ LEARNED = {
                 "gae_lambda": 0.9, "shared": True,
                 "policy_kwargs": {"net_arch": {"pi": [64, 64], "vf": [128, 128]}, "log_std_init": -1.5},
             },
-        ), tuple({"action_delay": delay, **world} for delay in (*DELAYS, 2) for world in ({}, SOFT)), critic_first=40_000),
+        ), tuple({"action_latency": s, **world} for s in (0.0, 0.1, 0.2, 0.2) for world in ({}, SOFT)), critic_first=40_000),
         ROLLING,
     ),
     "SlidingBlock-v0": Learned(
@@ -124,7 +124,7 @@ LEARNED = {
                 "gae_lambda": 0.95,
                 "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.5},
             },
-        ), tuple({"action_delay": delay} for delay in DELAYS), critic_first=60_000),
+        ), tuple({"action_latency": s} for s in (0.0, 0.1, 0.2)), critic_first=60_000),
     ),
     "TensegrityCrawl-v0": Learned(
         Imitation(
@@ -132,11 +132,11 @@ LEARNED = {
             delays=(0, 2),
         ),
         Lesson(
-            CRAWLING, tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT)), critic_first=80_000
+            CRAWLING, tuple({"action_latency": s, **world} for s in (0.0, 0.2) for world in ({}, SOFT)), critic_first=80_000
         ),
         later=Lesson(
             replace(CRAWLING, steps=4_000_000, overrides={**CRAWLING.overrides, "final_rate": 5e-5}),
-            tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT, SOFT, SOFT)),
+            tuple({"action_latency": s, **world} for s in (0.0, 0.2) for world in ({}, SOFT, SOFT, SOFT)),
             critic_first=80_000,
         ),
     ),
@@ -187,9 +187,16 @@ def teach(which: str, args: Args) -> None:
     name, controller = controller_of(task_id)
     if not name:
         return
-    run = Imitation(f"softgym_envs:{task_id}", rounds=args.rounds, steps=args.steps, keywords=NOISY, seed=args.seed)
+    run = Imitation(
+        f"softgym_envs:{task_id}",
+        rounds=args.rounds,
+        steps=args.steps,
+        keywords={"sensor_noise": NOISE},
+        delays=(LATE,),
+        seed=args.seed,
+    )
     if own is not None:
-        keywords = {"sensor_noise": NOISY["sensor_noise"], **own.observed}
+        keywords = {"sensor_noise": NOISE, **own.observed}
         run = replace(run, rounds=own.rounds, updates=own.updates, num_envs=own.num_envs, hidden=own.hidden)
         run = replace(run, keywords=keywords, delays=DELAYS)
         name, controller = taught_by(own.teacher, name, controller)
@@ -205,7 +212,7 @@ def teach(which: str, args: Args) -> None:
     document = {
         "teacher": name, "rounds": run.rounds, "control_steps": run.rounds * run.steps * run.num_envs, "errors": errors,
         "processor_seconds": round(time.process_time() - began, 1), "observed": own.observed if own else {},
-        "environment": dict(run.keywords) | ({"action_delay": list(run.delays)} if own else {}),
+        "environment": {**run.keywords, "delays": list(run.delays)},
         **provenance(),
     }  # fmt: skip
     write_json(args.out / f"{which}.json", document)

@@ -29,6 +29,7 @@ from agents.learning.rl import LearningPoint, Training, train
 from agents.learning.shared_policy import SharedPolicy, views_of
 from agents.learning.vec_env import SB3VecEnv
 from softgym_envs.core.errors import OptionError
+from softgym_envs.systems import system_of_task
 
 # --- PPO in several worlds ------------------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Imitation:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `gym.make_vec`, e.g. sensor_noise."""
     delays: tuple[int, ...] = ()
-    """Values of `action_delay` among which the rows are divided, in place of one in `keywords`."""
+    """Control steps of `action_latency` among which the rows are divided, in place of one in `keywords`."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the network."""
     shared: bool = False
@@ -187,7 +188,9 @@ class Imitation:
     def make(self) -> list[Any]:
         """The environments, one batch per delay."""
         shared: dict[str, Any] = {"num_envs": -(-self.num_envs // max(len(self.delays), 1)), "autoreset_mode": "next_step"}
-        each = [{"action_delay": delay} for delay in self.delays] or [{}]
+        name = self.env_id.rpartition(":")[2]
+        period = self.keywords.get("control_period", system_of_task(name).task(name).control_period)
+        each = [{"action_latency": delay * period} for delay in self.delays] or [{}]
         return [gym.make_vec(self.env_id, **shared, **{**self.keywords, **one}).unwrapped for one in each]
 
 

@@ -43,6 +43,9 @@ UNUSABLE = "do_not_use"
 UNEXPLAINED = "unexplained"
 """Entry of the same table: why the model does not explain the data that the parameters were fitted to."""
 
+TABLES = ("kind", "provenance", "simulator", "interface", "posterior", "parameters")
+"""Entries of a file of parameters."""
+
 P = TypeVar("P", bound="Parameters")
 
 
@@ -295,6 +298,8 @@ class Parameters:
         std: Mapping[str, float] | None = None,
         provenance: Mapping[str, Any] | None = None,
         simulator: Mapping[str, Option] | None = None,
+        interface: Mapping[str, Any] | None = None,
+        posterior: Mapping[str, Any] | None = None,
     ) -> Path:
         """Write a TOML file with value and unit of every parameter (scalars only); the file appears whole or not at all.
 
@@ -303,6 +308,8 @@ class Parameters:
             std: Standard deviations of identified parameters, in their units.
             provenance: Where the values come from (data hash, commit, date, ...).
             simulator: Structural choices that the parameters belong to; `gym.make(..., params=path)` makes them too.
+            interface: `core.interface.Interface.table` of the sensors and commands, which `gym.make` plays.
+            posterior: `core.posterior.PosteriorParameters.table`, from which `gym.make(..., randomize="posterior")` draws.
         """
         if self.batch is not None:
             raise ParameterError(f"parameters given per row ({self.batch} rows) cannot be saved; save row(i)")
@@ -315,8 +322,9 @@ class Parameters:
                 entry["std"] = float(std[spec.name])
             parameter_values[spec.name] = entry
         document: dict[str, Any] = {"kind": type(self).__name__, "provenance": dict(provenance or {})}
-        if simulator:
-            document["simulator"] = dict(simulator)
+        for name, table in (("simulator", simulator), ("interface", interface), ("posterior", posterior)):
+            if table:
+                document[name] = dict(table)
         path = Path(path)
         write_atomically(path, tomli_w.dumps({**document, "parameters": parameter_values}).encode())
         return path
@@ -331,7 +339,7 @@ class Parameters:
             FileFormatError: No such file, not TOML, or not in this form.
             ParameterError: Parameters of another class, unknown names, wrong units, values out of bounds.
         """
-        document = check_entries(str(path), read_toml(path), ("kind", "provenance", "simulator", "parameters"))
+        document = check_entries(str(path), read_toml(path), TABLES)
         kind = document.get("kind", cls.__name__)
         if kind != cls.__name__:
             raise ParameterError(f"{path} holds {kind}, this simulator takes {cls.__name__}")
@@ -392,21 +400,40 @@ class ParameterDistribution(Protocol):
         """Draw the parameters that vary; the others keep their nominal value."""
 
 
+Interval = tuple[float, float] | tuple[str, float, float]
+"""(low, high), or ("x", low, high): these times the nominal value."""
+FACTOR = "x"
+"""First entry of an interval of factors."""
+
+
 @dataclass(frozen=True)
 class UniformParameters:
     """Each named parameter uniform in its interval (log-uniform if its scale is "log").
+
+    An interval is (low, high), or ("x", low, high): these times the nominal value, within the parameter's bounds.
 
     >>> UniformParameters({"friction": (0.4, 0.8)}).intervals["friction"]
     (0.4, 0.8)
     """
 
-    intervals: Mapping[str, tuple[float, float]]
+    intervals: Mapping[str, Interval]
+
+    def ends(self, nominal: Parameters) -> dict[str, tuple[float, float]]:
+        """Parameter -> lowest and highest value, in the order of the parameters' declaration."""
+        intervals, specs = nominal.entries_of(self.intervals, ndim=1), nominal.specs()
+        found = {}
+        for name in (name for name in specs if name in intervals):
+            times, (low, high) = intervals[name][0] == FACTOR, intervals[name][-2:]
+            if times:
+                value = float(getattr(nominal, name))
+                low, high = np.clip(sorted((low * value, high * value)), *specs[name].bounds)
+            found[name] = (float(low), float(high))
+        return found
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
         """Draw one value per named parameter, in the order of the parameters' declaration."""
-        intervals, values = nominal.entries_of(self.intervals, ndim=1), {}
-        for name, spec in nominal.specs().items():
-            if name in intervals:
-                lower, upper = (spec.encode(bound) for bound in intervals[name])
-                values[name] = float(np.clip(spec.decode(rng.uniform(lower, upper)), *spec.bounds))
+        specs, values = nominal.specs(), {}
+        for name, ends in self.ends(nominal).items():
+            lower, upper = (specs[name].encode(bound) for bound in ends)
+            values[name] = float(np.clip(specs[name].decode(rng.uniform(lower, upper)), *specs[name].bounds))
         return values

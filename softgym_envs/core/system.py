@@ -42,6 +42,11 @@ class TaskId:
     model: str
     """Name of the system's model that is used unless the user names another."""
 
+    @property
+    def control_period(self) -> float:
+        """Usual time between actions [s]."""
+        return float(inspect.signature(load(self.build)).parameters["control_period"].default)
+
 
 @dataclass(frozen=True, eq=False)
 class System:

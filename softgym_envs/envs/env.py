@@ -28,9 +28,9 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
 
     Actions are in [-1, 1] (clipped), one per motor; observations are float32, entry by entry in `task.entries`. `info` is
     a fresh dictionary with reward_<term> (their sum is the reward), is_success, sim_failed, what the task measures, and
-    "parameters" where they differ from the nominal ones; `reset` gives the same keys, with rewards of 0. If the simulation
-    breaks down, the last observation comes back with terminated = True and a fixed penalty. A copy by `copy.deepcopy` or
-    `pickle` is built anew and goes on from the same point, with the same random numbers.
+    "parameters" {name: value} where they differ from the nominal ones. `reset` gives the same keys, with rewards of 0. If the
+    simulation breaks down, the last observation comes back with terminated = True and a fixed penalty. A copy by
+    `copy.deepcopy` or `pickle` is built anew and goes on from the same point, with the same random numbers.
 
     >>> env = SoftgymEnv("softgym_envs.systems.tensegrity:SYSTEM", "TensegrityRoll-v0")
     >>> observation, info = env.reset(seed=0)
@@ -181,10 +181,10 @@ def require_reset(episodes: Episodes) -> None:
 
 
 def measures(episodes: Episodes) -> dict[str, Any]:
-    """Measures of the task, and the parameters if they are not the nominal ones; all (B, ...)."""
+    """Measures of the task, and the parameters by name if they are not the nominal ones; all (B, ...)."""
     info: dict[str, Any] = episodes.task.measure(episodes.seen, episodes.context)
     if episodes.parameters is not episodes.nominal:
-        info["parameters"] = episodes.parameter_values.copy()
+        info["parameters"] = dict(zip(episodes.nominal.names(), episodes.parameter_values.T.copy(), strict=True))
     return info
 
 
@@ -208,7 +208,10 @@ def reset_info(episodes: Episodes) -> dict[str, Any]:
 
 def first_of(info: dict[str, Any]) -> dict[str, Any]:
     """Row 0, as Python numbers where they are numbers."""
-    return {name: value.item() if value.ndim == 1 else value[0] for name, value in info.items()}
+    return {
+        name: first_of(value) if isinstance(value, dict) else value.item() if value.ndim == 1 else value[0]
+        for name, value in info.items()
+    }
 
 
 def make_renderer(mode: str, fps: int) -> Any:

@@ -3,10 +3,13 @@
 Every number of row i comes from row i of the arguments and from that row's own generator, by elementwise operations, so a
 single environment equals its row of a batch bit for bit. This is the one place where state changes in time.
 
-Order of a row's random numbers: `reset` draws parameters, then the task's first state, then sensor noise; a step draws the
-disturbance, then sensor noise.
+Order of a row's random numbers: `reset` draws parameters, latencies, gains and biases of sensors (where they are intervals),
+then the task's first state, then sensor noise; a step draws the disturbance, then the noise of each observation made in it.
 
-Legend: B batch, nx state, nc context, nu control, na action, no observation, P parameters.
+An observation of an instant within a control step is that of the state there and of the task's memory as this state updates
+it. Rows whose delayed commands take over at other instants are stepped in groups, row by row as they would be alone.
+
+Legend: B batch, nx state, nc context, nu control, na action, no observation, P parameters, D pending observations, K sensors.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, IntArray, Simulator, Status, as_numbers, check_array
 from ..core.task import BoolArray, RemembersControls, Start, Task, check_options
 from .checks import bound, mark_failed
+from .interfacing import Sensing, Timing, groups_of, no_events
 from .settings import Settings, distribution, nominal_constants, warn_of_step, whole_steps
 
 Observation = NDArray[np.float32]
@@ -70,7 +74,7 @@ class Episodes:
         settings: All other settings.
 
     Raises:
-        OptionError: The control period is no multiple of the simulator's dt.
+        OptionError: The control period is no multiple of the simulator's dt, a latency is too long, or a sensor is unknown.
         ParameterError: `params` or `randomize` do not fit the simulator.
     """
 
@@ -86,14 +90,15 @@ class Episodes:
                 f"at most {MOST_SUBSTEPS} are allowed, since nothing can interrupt them"
             )
         self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.parameter_values, settings.params)
-        self.distribution = distribution(self.nominal, settings.randomize)
+        self.distribution = distribution(self.nominal, settings)
         warn_of_step(simulator, self.nominal, self.distribution)
         entries, na = task.entries, len(task.action_names)
         known = settings.action_memory * na  # entries of the last actions
         self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)
         self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
-        self._noise = settings.sensor_noise * np.array([e.scale for e in entries] + known * [0.0])
         self._seen = model_width(simulator)
+        self._timing = Timing(settings, simulator.dt, self.substeps)
+        self._sensing = Sensing(settings, task, simulator, self._seen, known)
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
@@ -102,7 +107,14 @@ class Episodes:
         self._rows, self._na = len(rngs), na
         self.state = np.zeros((self._rows, simulator.nx))
         self.context = np.zeros((self._rows, len(task.context_names)))
-        self.queue = np.zeros((self._rows, settings.action_delay, na))
+        self.queue = np.zeros((self._rows, self._timing.pending_actions, na))
+        """Actions that wait, oldest first."""
+        self.pending = np.zeros((self._rows, self._timing.pending_observations, len(entries)))
+        """Observations of the next control steps, as far as they are made; (B, D, task's entries)."""
+        self.late = np.zeros((self._rows, 2), dtype=np.int64)
+        """Latency of actions and of observations in physics steps."""
+        self.sensors = np.zeros((self._rows, *self._sensing.low.shape))
+        """Gain and bias of sensors, (B, 2, K)."""
         self.given = np.zeros((self._rows, settings.action_memory, na))
         """Last actions, (B, action_memory, na), oldest first."""
         self._base = self.nominal.to_matrix(self._rows)
@@ -133,6 +145,8 @@ class Episodes:
         state = self._given_state(given.pop("state", None), rows)
         parameter_values = self._draw_parameters(rows, given.pop("parameters", None), given)
         parameters = self._parameters_of(parameter_values, rows)
+        late = np.array([self._timing.draw(self.rngs[row]) for row in rows], dtype=np.int64)
+        sensors = np.array([self._sensing.draw(self.rngs[row]) for row in rows])
 
         def settle(state: Array, control: Array, seconds: float) -> Array:
             steps = whole_steps("settle time", seconds, self.simulator.dt)
@@ -154,8 +168,13 @@ class Episodes:
             self.parameters = self._parameters_of(self.parameter_values, np.arange(self._rows))
         self.state[rows], self.context[rows] = first, context
         self.queue[rows], self.given[rows] = 0.0, 0.0
+        self.late[rows], self.sensors[rows] = late, sensors
         self._since[rows] = self._clock
-        observed, observation = self._sense(self._with_given(clean, rows), rows)
+        if len(self._sensing.columns):
+            clean = task.observe(self._measured(self._visible(first), rows), context)
+        clean = self._calibrated(clean, rows)
+        self.pending[rows] = clean[:, None]
+        observed, observation = self._shown(clean, rows)
         self.observed[rows] = observed
         return observation
 
@@ -240,12 +259,16 @@ class Episodes:
             action: (B, na), checked; see `checks.checked_action`.
             active: (B,): rows that draw random numbers (None: all); the others are about to be reset.
         """
-        action = self.applied(action)
+        older, action = self._acting(action)
         task, state, context = self._task, self.state, self.context
         if self.settings.disturbance:
             state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
         control = task.scale_action(action)
-        next_state, status = self._move(state, control)
+        plan = self._timing.plan(self.late, self.steps) if self._timing.divides else None
+        if plan is None or no_events(plan, self.substeps):
+            next_state, status = self._move(state, control)
+        else:
+            next_state, status = self._move_in_parts(state, task.scale_action(older), control, plan, active)
         failed = np.empty(self._rows, dtype=np.bool_)
         broken = mark_failed(status, next_state, failed)
         if broken:
@@ -254,11 +277,11 @@ class Episodes:
             next_state = np.where(failed[:, None], state, next_state)
         seen, next_seen = (state, next_state) if self._all_seen else (self._visible(state), self._visible(next_state))
         before = context
-        context = task.update_after(context, control, next_seen) if self._remembers else task.update(context, next_seen)
+        context = self._updated(context, control, next_seen)
         terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
         self._clock += 1
-        observed, observation = self._sense(self._with_given(task.observe(next_seen, context)), None, active)
+        observed, observation = self._shown(self._observed(next_seen, before, context, control, plan, active))
         terminated, success = task.terminated(next_seen, context), task.success(next_seen, context)
         reward = functools.reduce(operator.add, terms.values())
         terms["failure"] = np.zeros(self._rows)
@@ -270,18 +293,50 @@ class Episodes:
         self.observed, self._task = observed, self.task
         return Outcome(observation, reward, terms, terminated, success, failed)
 
-    def _move(self, state: Array, control: Array) -> tuple[Array, IntArray]:
-        """One control step. Only the first one is checked: later states are the simulator's own, and actions are checked."""
+    def _updated(self, context: Array, control: Array, seen: Array) -> Array:
+        """The task's memory after a step that led to a state."""
+        if self._remembers:
+            return np.asarray(self._task.update_after(context, control, seen))
+        return np.asarray(self._task.update(context, seen))
+
+    def _move(
+        self, state: Array, control: Array, rows: NDArray[np.intp] | None = None, substeps: int = 0
+    ) -> tuple[Array, IntArray]:
+        """Some physics steps (0: a control step) of some rows (None: all).
+
+        Only the first call is checked: later states are the simulator's own, and actions are checked.
+        """
+        substeps, whole = substeps or self.substeps, rows is None or len(rows) == self._rows
+        values = self.parameter_values if whole else self.parameter_values[rows]
         if self._checked:
             control = np.ascontiguousarray(control, dtype=np.float64)
-            return self.simulator.advance(state, control, self.parameter_values, self.substeps)  # type: ignore[attr-defined,no-any-return]
+            return self.simulator.advance(state, control, values, substeps)  # type: ignore[attr-defined,no-any-return]
+        parameters = self.parameters if whole else self._parameters_of(values, rows)  # type: ignore[arg-type]
         if self._task is self.task or self._checks_once:  # `BaseSimulator.step` checks its own first result
-            found = self.simulator.step(state, control, self.parameters, substeps=self.substeps)
+            found = self.simulator.step(state, control, parameters, substeps=substeps)
         else:
-            expected = Result(state.shape, finite=False), Result((self._rows,), "i")
-            found = call(self.simulator, "step", (state, control, self.parameters), expected, substeps=self.substeps)
+            expected = Result(state.shape, finite=False), Result((len(state),), "i")
+            found = call(self.simulator, "step", (state, control, parameters), expected, substeps=substeps)
         self._checked = self._checks_once
         return found
+
+    def _move_in_parts(
+        self, state: Array, older: Array, newer: Array, plan: NDArray[np.int64], active: BoolArray | None
+    ) -> tuple[Array, IntArray]:
+        """One control step, first under the older control, then under the newer one; observations within it are made."""
+        after, status = np.empty_like(state), np.zeros(self._rows, dtype=np.int32)
+        for rows in groups_of(plan):
+            change, *seen = plan[rows[0]].tolist()
+            here, found, time = state[rows], np.zeros(len(rows), dtype=np.int32), 0
+            for mark in sorted({change, self.substeps, *seen} - {0}):
+                here, code = self._move(here, (older if mark <= change else newer)[rows], rows, mark - time)
+                found, time = np.where(found, found, code), mark
+                if mark in seen and mark < self.substeps:
+                    shown = self._look(self._visible(here), self.context[rows], newer[rows], None, rows, active)
+                    for k in np.flatnonzero(np.array(seen) == mark):
+                        self.pending[rows, k] = shown
+            after[rows], status[rows] = here, found
+        return after, status
 
     def _complain(self, row: int, status: int) -> None:
         """Warn once why a simulation failed, and with which parameters: bounds allow more than usual steps can do."""
@@ -305,28 +360,66 @@ class Episodes:
         k = max(self._speeds, key=lambda k: abs(self.state[row, k]))
         return [f"the fastest before was {self._speeds[k].format(self.state[row, k])}"]
 
-    def applied(self, action: Array) -> Array:
-        """The action that takes effect now, after the delay."""
+    def _acting(self, action: Array) -> tuple[Array, Array]:
+        """The actions that take effect in this control step, (B, na): the older one first, where latencies end within it."""
         if self.settings.action_memory:
             self.given = np.concatenate([self.given[:, 1:], action[:, None]], axis=1)
-        if not self.settings.action_delay:
-            return action
-        late = self.queue[:, 0].copy()
-        self.queue = np.concatenate([self.queue[:, 1:], action[:, None]], axis=1)
-        return late
+        if not self.queue.shape[1]:
+            return action, action
+        line = np.concatenate([self.queue, action[:, None]], axis=1)
+        self.queue = line[:, 1:].copy()
+        newer = self.queue.shape[1] - self.late[:, 0] // self.substeps
+        every = np.arange(self._rows)
+        return line[every, np.maximum(newer - 1, 0)], line[every, newer]
 
-    def _with_given(self, observed: Array, rows: NDArray[np.intp] | slice = _ALL) -> Array:
-        """Append the last actions to the task's entries."""
-        if not self.settings.action_memory:
+    def _observed(
+        self, seen: Array, before: Array, after: Array, control: Array, plan: NDArray[np.int64] | None, active: BoolArray | None
+    ) -> Array:
+        """The task's entries that are observed at the end of a control step, (B, entries)."""
+        if plan is None or not self.pending.shape[1]:
+            return self._look(seen, before, control, after, None, active)
+        now = plan[:, 1:] == self.substeps
+        rows = np.flatnonzero(now.any(axis=1))
+        if len(rows):
+            looked = self._look(seen[rows], before[rows], control[rows], after[rows], rows, active)
+            self.pending[rows] = np.where(now[rows][:, :, None], looked[:, None], self.pending[rows])
+        shown = self.pending[:, 0].copy()
+        self.pending = np.concatenate([self.pending[:, 1:], self.pending[:, -1:]], axis=1)
+        return shown
+
+    def _look(
+        self,
+        seen: Array,
+        before: Array,
+        control: Array,
+        after: Array | None,
+        rows: NDArray[np.intp] | None,
+        active: BoolArray | None,
+    ) -> Array:
+        """The task's entries as measured in states of some rows (k,), whose memory was `before` the control step."""
+        if len(self._sensing.columns):
+            seen, after = self._measured(seen, rows, active), None
+        context = self._updated(before, control, seen) if after is None else after
+        return self._calibrated(self._task.observe(seen, context), rows, active)
+
+    def _measured(self, seen: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None) -> Array:
+        """States as measured."""
+        noise = self._sensing.state_noise
+        normal = self._normal(len(noise), active, rows) if noise.any() else None
+        return self._sensing.measure(seen, self.sensors if rows is None else self.sensors[rows], normal)
+
+    def _calibrated(self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None) -> Array:
+        """Observed entries with their gain, bias and noise."""
+        observed = self._sensing.calibrate(observed, self.sensors if rows is None else self.sensors[rows])
+        noise = self._sensing.noise
+        if not noise.any():
             return observed
-        return np.concatenate([observed, self.given[rows].reshape(len(observed), -1)], axis=1)
+        return np.asarray(observed + (noise * self._normal(len(noise), active, rows))[:, : observed.shape[1]])
 
-    def _sense(
-        self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None
-    ) -> tuple[Array, Observation]:
-        """Add noise, then clip to the observation space; -> observations as float64 and as float32."""
-        if self.settings.sensor_noise:
-            observed = observed + self._noise * self._normal(len(self._noise), active, rows)
+    def _shown(self, observed: Array, rows: NDArray[np.intp] | slice = _ALL) -> tuple[Array, Observation]:
+        """Append the last actions, then clip to the observation space; -> observations as float64 and as float32."""
+        if self.settings.action_memory:
+            observed = np.concatenate([observed, self.given[rows].reshape(len(observed), -1)], axis=1)
         shown = np.empty(observed.shape, dtype=np.float32)
         bound(observed, self.low, self.high, shown)
         return observed, shown
@@ -366,8 +459,11 @@ class Episodes:
         for name in ("queue", "given"):
             if (np.abs(arrays[name]) > 1.0).any():
                 raise OptionError(f"saved {name!r} holds actions beyond [-1, 1]")
-        if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
-            raise OptionError("saved 'steps' holds other than whole numbers >= 0")
+        for name in ("steps", "late"):
+            if not ((arrays[name] >= 0) & (arrays[name] % 1 == 0)).all():
+                raise OptionError(f"saved {name!r} holds other than whole numbers >= 0")
+        if (arrays["late"] > self._timing.ends[1]).any():
+            raise OptionError(f"saved 'late' holds latencies beyond {self._timing.ends[1]} physics steps")
         parameters = self._parameters_of(arrays["parameter_values"], np.arange(self._rows))
         generators = self._checked_rngs(saved["rng"])
         arrays["state"] = check_state("saved 'state'", arrays["state"], self.simulator)
@@ -390,7 +486,9 @@ class Episodes:
         return list(states)
 
 
-_SAVED = ("state", "context", "queue", "given", "parameter_values", "observed", "steps")
+_SAVED = (
+    "state", "context", "queue", "pending", "given", "late", "sensors", "parameter_values", "observed", "steps",
+)  # fmt: skip
 
 
 def _with(nominal: Parameters, parameter_values: Mapping[str, float], given: Any) -> Parameters:

@@ -11,18 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from ..core.base import model_width
 from ..core.contract import check_build
 from ..core.errors import KeywordError, OptionError, ParameterError, SimulationWarning, shown
-from ..core.parameters import Parameters
+from ..core.files import read_toml
+from ..core.interface import NOT_PLAYED, Interface
+from ..core.parameters import Interval, Parameters
 from ..core.simulator import Simulator
 from ..core.spec import SimulatorSpec
 from ..core.system import NATIVE, System
-from ..core.task import load
+from ..core.task import Task, load
 from .episodes import Episodes
+from .interfacing import mapped, names_of
 from .settings import Settings
 
 CLOSE = 0.01
 """Largest relative difference of the physics step from that at which parameters were identified, as by a camera."""
+
+MOST_NAMED = 5
+"""Most sensors that a warning names."""
 
 
 def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
@@ -68,12 +75,28 @@ def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generat
         model, control_period=settings.control_period, **{name: value for name, value in keywords.items() if name in own}
     )
     simulator = check_build(entry.build, task, lambda model: _simulator(system, model, settings, spec))
+    if isinstance(settings.params, (str, Path)):
+        settings = replace(settings, **_interface_of(settings.params, task, simulator, keywords))
     if "randomize" not in keywords and isinstance(settings.randomize, Mapping):
         settings = replace(settings, randomize=_drawn(settings.randomize, simulator, settings.backend))
     return Episodes(task, simulator, rngs, settings)
 
 
-def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backend: str) -> dict[str, tuple[float, float]]:
+def _interface_of(path: str | Path, task: Task, simulator: Simulator, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of the interface in a file that are not given; a `SimulationWarning` names what cannot be played."""
+    found, missing = mapped(Interface.read(path), names_of(task, simulator, model_width(simulator)))
+    said = []
+    if missing:
+        more = f" and {len(missing) - MOST_NAMED} others" if len(missing) > MOST_NAMED else ""
+        said.append(f"this environment has no sensor {', '.join(missing[:MOST_NAMED])}{more}")
+    if other := read_toml(path).get("provenance", {}).get(NOT_PLAYED):
+        said.append(f"{other} of the recordings is no part of it")
+    if said:
+        warnings.warn(f"{path}: [interface] is played in part: {'; '.join(said)}", SimulationWarning, stacklevel=5)
+    return {name: value for name, value in found.items() if name not in given}
+
+
+def _drawn(usual: Mapping[str, Interval], simulator: Simulator, backend: str) -> dict[str, Interval]:
     """Parameters that a task draws and this simulator has; a `SimulationWarning` names the others."""
     there = simulator.default_parameters
     absent = [name for name in usual if name not in there.names() and name not in there.vectors]

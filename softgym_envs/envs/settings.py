@@ -6,12 +6,22 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..core.errors import OptionError, ParameterError, ShapeError, SimulationWarning, shown
-from ..core.parameters import GivenParameters, ParameterDistribution, Parameters, UniformParameters, warn_of_file
+from ..core.interface import Interface
+from ..core.parameters import (
+    FACTOR,
+    GivenParameters,
+    Interval,
+    ParameterDistribution,
+    Parameters,
+    UniformParameters,
+    warn_of_file,
+)
+from ..core.posterior import POSTERIOR, PosteriorParameters
 from ..core.simulator import HasStabilityLimit, HasWarnings, Simulator, as_numbers, check_number
 from ..core.system import NATIVE
 
@@ -22,7 +32,7 @@ MARGIN = 1.01
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Interface):
     """Settings of every environment, whatever the robot and the task.
 
     Raises:
@@ -46,13 +56,11 @@ class Settings:
     """Parameters, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
     defaults. What a task fixes (gravity, the level of the ground) wins over a file or an object, not over a name in a mapping.
     A file says which system, structure, options and dt it belongs to, and is refused with others. On a backend other than
-    "native" a fit or an object replaces the ground truth's parameters, with a warning."""
-    randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
-    """Parameters drawn anew for every episode: name -> (low, high), or a distribution."""
-    sensor_noise: float = 0.0
-    """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
-    action_delay: int = 0
-    """Control steps by which actions are delayed; zero actions come first."""
+    "native" a fit or an object replaces the ground truth's parameters, with a warning. A file's [interface] holds the defaults
+    of the keywords below from `action_latency` to `sensor_noise`."""
+    randomize: Mapping[str, Interval] | Literal["posterior"] | ParameterDistribution | None = None
+    """Parameters drawn anew for every episode: name -> (low, high), or ("x", low, high) for factors of the nominal value, cut
+    at the bounds; or "posterior": as uncertain as the fit of the file `params` left them; or a distribution."""
     action_memory: int = 0
     """Number of last actions that are observed after the task's entries, oldest first, without noise: needed to act well in
     spite of a delay."""
@@ -63,10 +71,9 @@ class Settings:
         check_number("control_period", self.control_period, positive=True, unit="s")
         if not (self.options is None or isinstance(self.options, Mapping)):
             raise OptionError(f"options is {shown(self.options)}, expected a mapping of keywords to values")
-        for name in ("sensor_noise", "disturbance"):
-            check_number(name, getattr(self, name), low=0.0)
-        for name in ("action_delay", "action_memory"):
-            check_number(name, getattr(self, name), low=0, high=1000, whole=True, unit="control steps")
+        super().__post_init__()
+        check_number("disturbance", self.disturbance, low=0.0)
+        check_number("action_memory", self.action_memory, low=0, high=1000, whole=True, unit="control steps")
 
 
 def whole_steps(name: str, seconds: float, dt: float) -> int:
@@ -107,33 +114,49 @@ def nominal_constants(simulator: Simulator, given: GivenParameters | None, rows:
     return parameters
 
 
-def distribution(
-    nominal: Parameters, randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None
-) -> ParameterDistribution | None:
+def distribution(nominal: Parameters, settings: Settings) -> ParameterDistribution | None:
     """The distribution given by `randomize`.
 
     Raises:
-        OptionError: Neither a mapping nor a distribution.
+        OptionError: Neither a mapping nor a distribution, or "posterior" without a file of a fit.
+        FileFormatError: That file has no posterior.
         ParameterError: Unknown parameter, or an interval that is not inside its bounds.
     """
-    if randomize is None:
-        return None
-    if not isinstance(randomize, Mapping):
-        if not isinstance(randomize, ParameterDistribution):
+    randomize = settings.randomize
+    if randomize == POSTERIOR:
+        if not isinstance(settings.params, (str, Path)):
+            raise OptionError(f"randomize is {POSTERIOR!r}, but params is no file: give the fit.toml of an identification")
+        drawn = PosteriorParameters.read(settings.params)
+        nominal.check_names(drawn.names)
+        return drawn
+    if randomize is None or not isinstance(randomize, Mapping):
+        if not isinstance(randomize, (ParameterDistribution, type(None))):
             raise OptionError(
-                f"randomize is {randomize!r}, expected {{parameter: (low, high)}}, or a distribution with a method `sample`"
+                f"randomize is {randomize!r}, expected {{parameter: (low, high)}}, {POSTERIOR!r}, or a distribution with a "
+                "method `sample`"
             )
         return randomize
     randomize = nominal.entries_of(randomize, ndim=1)
-    for name, interval in randomize.items():
-        lower, upper = nominal.specs()[name].bounds
-        try:
-            ends = as_numbers(name, interval)
-        except ShapeError:
-            ends = np.zeros(0)
-        if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
-            raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
-    return UniformParameters({name: (float(a), float(b)) for name, (a, b) in randomize.items()})
+    return UniformParameters({name: _interval(nominal, name, given) for name, given in randomize.items()})
+
+
+def _interval(nominal: Parameters, name: str, given: Any) -> Interval:
+    """An interval within a parameter's bounds, or of factors >= 0.
+
+    Raises:
+        ParameterError: It is none.
+    """
+    (lower, upper), times = nominal.specs()[name].bounds, isinstance(given, (tuple, list)) and given[:1] in (("x",), ["x"])
+    try:
+        ends = as_numbers(name, given[1:] if times else given)
+    except ShapeError:
+        ends = np.zeros(0)
+    least, most = (0.0, np.inf) if times else (lower, upper)
+    if ends.shape != (2,) or not least <= ends[0] <= ends[1] <= most or not np.isfinite(ends[1]):
+        allowed = f"expected (low, high) inside [{lower:g}, {upper:g}], or ('x', low, high) with factors >= 0"
+        raise ParameterError(f"randomize[{name!r}] is {given!r}, {allowed}")
+    low, high = ends.tolist()
+    return (FACTOR, low, high) if times else (low, high)
 
 
 def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
@@ -142,7 +165,7 @@ def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDist
         warnings.warn(told, SimulationWarning, stacklevel=5)
     if nominal.batch is not None or not isinstance(simulator, HasStabilityLimit):
         return
-    intervals = drawn.intervals if isinstance(drawn, UniformParameters) else {}
+    intervals = drawn.ends(nominal) if isinstance(drawn, UniformParameters) else {}
     for name, most in simulator.borne(nominal).items():
         highest = float(intervals[name][1] if name in intervals else getattr(nominal, name))
         if highest > MARGIN * most:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -271,12 +271,11 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         final = np.full(self.num_envs, None, dtype=object)
         for row in np.flatnonzero(done):
             final[row] = observation[row].copy()
-        last = {name: value.copy() for name, value in info.items()}
+        last = copied(info)
         info.update(final_obs=final, _final_obs=done.copy(), final_info=last, _final_info=done.copy())
         observation = observation.copy()
         observation[done] = self.episodes.reset(np.flatnonzero(done))
-        for name, value in reset_info(self.episodes).items():
-            info[name][done] = value[done]
+        _overwrite(info, reset_info(self.episodes), done)
         return observation
 
     def get_state(self) -> dict[str, Any]:
@@ -314,8 +313,23 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
 
 def with_masks(info: dict[str, Any]) -> dict[str, Any]:
     """Copies, for the caller to keep; by Gymnasium's convention "_key" says which rows have "key": here all have."""
-    rows, kept = len(next(iter(info.values()))), {name: value.copy() for name, value in info.items()}
+    rows = next(len(value) for value in info.values() if not isinstance(value, dict))
+    kept = {name: with_masks(value) if isinstance(value, dict) else value.copy() for name, value in info.items()}
     return {**kept, **{f"_{name}": np.ones(rows, dtype=np.bool_) for name in info}}
+
+
+def copied(info: dict[str, Any]) -> dict[str, Any]:
+    """A copy with copies of the arrays."""
+    return {name: copied(value) if isinstance(value, dict) else value.copy() for name, value in info.items()}
+
+
+def _overwrite(info: dict[str, Any], newer: Mapping[str, Any], rows: BoolArray) -> None:
+    """Overwrite some rows, in place."""
+    for name, value in newer.items():
+        if isinstance(value, dict):
+            _overwrite(info[name], value, rows)
+        else:
+            info[name][rows] = value[rows]
 
 
 def _autoreset_mode(given: Any) -> AutoresetMode:

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.posterior import PosteriorParameters, reduced
 from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import FitIteration
 from ..least_squares.system import ShootingSystem, channel_scale
+from ..problem.interface import sensors_of
 from ..problem.problem import FitProblem
 from .hold_out_test import elsewhere
 from .intervals import doubted, estimates_of, pressed, widened
@@ -29,7 +31,6 @@ from .score_test import held
 from .segment_length_test import longer
 from .uncertainty import (
     Identifiability,
-    PosteriorParameters,
     analyse,
     clustered_covariance,
     combinations,
@@ -137,15 +138,16 @@ def judge(
         evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted, covariance))
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
+    residual = dict(_noise(problem, system))
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.parameter_values, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
-        posterior=_of_the_robot(problem, theta, covariance),
-        noise=dict(_noise(problem, system)), noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
+        posterior=_of_the_robot(problem, theta, covariance, found.null),
+        noise=residual, noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), diagnostics=diagnostics(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters, view),
         seconds=ending.seconds, provenance=provenance_of(problem),
-        spec=problem.spec, misfit=misfit(evidence), view=view,
+        spec=problem.spec, misfit=misfit(evidence), view=view, sensors=sensors_of(problem, residual),
     )  # fmt: skip
 
 
@@ -219,10 +221,10 @@ def _without(
     return found if found.white else None
 
 
-def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:
+def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array, null: Array) -> PosteriorParameters:
     """Posterior of the robot's parameters, with those of the recordings marginalised."""
     places = [problem.free.index(name) for name in problem.own]
-    return PosteriorParameters(problem.own, theta[places], covariance[np.ix_(places, places)])
+    return PosteriorParameters(problem.own, theta[places], covariance[np.ix_(places, places)], reduced(null[places]))
 
 
 def _at_minimum(

@@ -11,16 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softgym_envs.core.files import provenance
+from softgym_envs.core.interface import Interface
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.posterior import FLAT, PosteriorParameters
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..least_squares.levenberg import FitIteration
+from ..problem.interface import Sensors, interface_of
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
 from .prediction_intervals import Band
 from .sentences import Diagnostic, Severity
-from .uncertainty import Combination, PosteriorParameters
+from .uncertainty import Combination
 from .validation import HorizonError, Trace
 
 
@@ -92,6 +95,7 @@ class FitResult:
     seconds: float
     provenance: dict[str, str]
     spec: SimulatorSpec  # Simulator that the parameters belong to; saved with them.
+    sensors: Sensors  # Noise and rate of the sensors that made the recordings.
     view: RecordingParameters = field(default_factory=RecordingParameters)
     """Parameters of the recordings: latency, and the camera's pose."""
     bands: tuple[Band, ...] = ()
@@ -102,6 +106,11 @@ class FitResult:
     The tests are for errors that last in any column, and for their size where the noise is not estimated from the residuals.
     """
     ended: Ended | None = None  # Final states and noise; None for a method that provides no states.
+
+    @property
+    def interface(self) -> Interface:
+        """Latency of the commands, and bias, gain, noise and rate of the sensors, as the recordings show them."""
+        return interface_of(self.view, self.sensors)
 
     @property
     def explained(self) -> bool:
@@ -164,8 +173,20 @@ class FitResult:
         return tuple(d for d in self.diagnostics if d.code == code)
 
     def distribution(self) -> PosteriorParameters:
-        """Posterior of the fit, for domain randomisation."""
-        return self.posterior
+        """Distribution for domain randomisation: the posterior, and what the data leave open over its stated intervals.
+
+        Parameters without a number, whose values a direction of the posterior does not couple to others, are drawn alone.
+        """
+        own = [e for e in self.estimates if e.name in self.posterior.names]
+        p, specs = len(own), [self.parameters.specs()[e.name] for e in own]
+        null = np.zeros((p, 0)) if self.posterior.null is None else self.posterior.null
+        coupled = np.abs(null).max(axis=1, initial=0.0) > FLAT
+        alone = np.flatnonzero([e.hidden and not c for e, c in zip(own, coupled, strict=True)])
+        covariance = self.posterior.covariance.copy()
+        covariance[alone], covariance[:, alone] = 0.0, 0.0
+        spans = [e.interval if e.hidden else e.bounds for e in own]
+        ends = np.array([spec.encode(np.array(span)) for spec, span in zip(specs, spans, strict=True)]).reshape(p, 2).T
+        return replace(self.posterior, covariance=covariance, null=np.hstack([null, np.eye(p)[:, alone]]), ends=ends)
 
     def with_diagnostic(
         self, code: str, severity: Severity, parameter: str = "", *numbers: float | None, **facts: Any
@@ -195,22 +216,17 @@ class FitResult:
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the trace, as plain lists and numbers; "inf", "-inf" and "nan" are strings, as JSON has none."""
-        posterior = {
-            "names": list(self.posterior.names),
-            "mean": self.posterior.mean.tolist(),
-            "covariance": self.posterior.covariance.tolist(),
-            "coordinates": {name: self.parameters.specs()[name].scale for name in self.posterior.names},
-        }
         plain = {
             "method": self.method, "diagnostics": [d.to_json() for d in self.diagnostics], "converged": self.converged,
             "parameters": {"kind": type(self.parameters).__name__, **_scalars(self.parameters)}, "start": _scalars(self.start),
             "estimates": [asdict(e) for e in self.estimates], "combinations": [asdict(c) for c in self.combinations],
-            "posterior": posterior, "noise": self.noise, "noise_known": self.noise_known, "reduced_chi2": self.reduced_chi2,
-            "dof": self.dof, "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
+            "posterior": self.posterior.table(), "noise": self.noise, "noise_known": self.noise_known,
+            "reduced_chi2": self.reduced_chi2, "dof": self.dof,
+            "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
             "open_loop": [asdict(e) for e in self.open_loop], "log": [asdict(entry) for entry in self.log],
             "seconds": self.seconds, "provenance": self.provenance, "explained": self.explained,
             "misfit": self.misfit,
-            "view": _scalars(self.view), "bands": [asdict(band) for band in self.bands],
+            "view": _scalars(self.view), "sensors": self.sensors._asdict(), "bands": [asdict(band) for band in self.bands],
         }  # fmt: skip
         cleaned = _without_infinities(plain)
         assert isinstance(cleaned, dict)

@@ -12,17 +12,14 @@ Legend: N residuals, p parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.parameters import ParameterDistribution, Parameters, ParameterSpec
+from softgym_envs.core.parameters import ParameterSpec
 from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import triangle
@@ -224,60 +221,6 @@ def correlation_in_time(residual: Array) -> float:
     a, b = residual[:, :-1].ravel(), residual[:, 1:].ravel()
     norm = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / norm if norm > 0 else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class PosteriorParameters:
-    """Gaussian in fit coordinates around a fit, clipped to the bounds: a `core.parameters.ParameterDistribution`.
-
-    It does not vary along null directions: what the data do not see does not change the motion either.
-    """
-
-    names: tuple[str, ...]
-    mean: Array  # (p,) fit coordinates.
-    covariance: Array  # (p, p)
-
-    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Draw the identified parameters; others are left out and keep their nominal value."""
-        nominal.check_names(self.names)
-        values, vectors = np.linalg.eigh(self.covariance)
-        theta = self.mean + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values)))
-        specs = nominal.specs()
-        return {
-            name: float(np.clip(specs[name].decode(t), *specs[name].bounds)) for name, t in zip(self.names, theta, strict=True)
-        }
-
-    def widened(self, factor: float) -> PosteriorParameters:
-        """Copy with standard deviations times `factor`: a safety margin for errors of the noise model."""
-        return PosteriorParameters(self.names, self.mean, self.covariance * factor**2)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> PosteriorParameters:
-        """Read the `posterior` entry of a fit.json.
-
-        Raises:
-            FileFormatError: Entries are missing or do not fit together.
-        """
-        try:
-            names = tuple(str(name) for name in document["names"])
-            mean = np.array(document["mean"], dtype=np.float64)
-            covariance = np.array(document["covariance"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileFormatError(f"no posterior in this file: {error}") from error
-        if mean.shape != (len(names),) or covariance.shape != (len(names), len(names)):
-            raise FileFormatError(f"posterior has shapes {mean.shape} and {covariance.shape} for {len(names)} names")
-        return cls(names, mean, covariance)
-
-
-@dataclass(frozen=True)
-class JointParameters:
-    """Independent distributions over parameters, as of a procedure's stages; the last one wins for a parameter in several."""
-
-    parts: tuple[ParameterDistribution, ...]
-
-    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Draw from all distributions, in their order."""
-        return {name: value for part in self.parts for name, value in part.sample(rng, nominal).items()}
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

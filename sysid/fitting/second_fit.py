@@ -17,7 +17,7 @@ from softgym_envs.core.errors import DataError
 
 from ..diagnostics.intervals import widened
 from ..diagnostics.result import Estimate, FitResult, remaining_share
-from ..diagnostics.uncertainty import NORMAL, PosteriorParameters
+from ..diagnostics.uncertainty import NORMAL
 from ..problem.problem import FitProblem
 
 REACH = 2.0
@@ -64,7 +64,7 @@ def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
         for e in best.estimates
         if e.name in problem.own and not e.hidden and not e.interval[0] <= getattr(second.parameters, e.name) <= e.interval[1]
     }
-    found = replace(best, estimates=estimates, posterior=PosteriorParameters(posterior.names, posterior.mean, covariance))
+    found = replace(best, estimates=estimates, posterior=replace(posterior, covariance=covariance))
     return found.with_reservation("fits_disagree", ", ".join(moved), moved=moved) if moved else found
 
 

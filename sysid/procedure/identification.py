@@ -12,15 +12,17 @@ import numpy as np
 from softgym_envs.core.errors import FileFormatError
 from softgym_envs.core.files import read_json, write_atomically, write_json
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.posterior import PosteriorParameters
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.systems import system as system_named
 
 from ..diagnostics.prediction_intervals import Band
 from ..diagnostics.result import Estimate, FitResult
 from ..diagnostics.sentences import Diagnostic
-from ..diagnostics.uncertainty import Combination, JointParameters, PosteriorParameters
+from ..diagnostics.uncertainty import Combination
 from ..diagnostics.validation import HorizonError, Trace
 from ..least_squares.levenberg import FitIteration
+from ..problem.interface import Sensors
 from ..problem.recording_parameters import RecordingParameters
 from ..report.files import copy_parameters, save
 from ..report.page import render
@@ -91,9 +93,9 @@ class Identification:
         said = [(stage.name, stage.fit.diagnostics[0].sentence()) for stage in self.decisive]
         return said[0][1] if len(said) == 1 else "; ".join(f"{name}: {sentence}" for name, sentence in said)
 
-    def distribution(self) -> JointParameters:
+    def distribution(self) -> PosteriorParameters:
         """Posterior of the decisive stages, for domain randomisation."""
-        return JointParameters(tuple(stage.fit.distribution() for stage in self.decisive))
+        return PosteriorParameters.joint([stage.fit.distribution() for stage in self.decisive])
 
     def summary(self) -> str:
         """A few lines for people; stages that decide nothing are marked."""
@@ -128,7 +130,7 @@ class Identification:
 
     def save_whole(self, folder: Path, missing: tuple[str, ...] = ()) -> None:
         """Write fit.toml and fit.json of several stages, whose own files are there."""
-        copy_parameters(folder / self.stages[-1].name / FIT, folder / FIT, self.unusable, missing)
+        copy_parameters(folder / self.stages[-1].name / FIT, folder / FIT, self.unusable, missing, self.distribution())
         write_json(folder / "fit.json", {"stages": [stage.name for stage in self.stages], "notes": list(self.notes)})
 
     def report(self, path: str | Path) -> Path:
@@ -188,10 +190,11 @@ def loaded(folder: Path, kind: type[Parameters]) -> FitResult:
         listed: dict[str, Any] = {name: tuple(_made(made, entry) for entry in document[name]) for name, made in LISTS.items()}
         return FitResult(
             **plain, **listed, parameters=parameters, start=kind(**_numbers(document["start"])),
-            posterior=PosteriorParameters.from_json(document["posterior"]),
+            posterior=PosteriorParameters.of_table(f"{folder / 'fit.json'}: posterior", document["posterior"]),
             diagnostics=tuple(Diagnostic.from_json(entry) for entry in document["diagnostics"]),
             noise=_numbers(document["noise"]), singular_values=tuple(map(float, document["singular_values"])),
             start_costs=tuple(map(float, document["start_costs"])), view=RecordingParameters(**_numbers(document["view"])),
+            sensors=Sensors(_numbers(document["sensors"]["noise"]), float(document["sensors"]["rate"])),
             trace=Trace("", np.zeros(0), (), none, none, none),
             spec=SimulatorSpec.read(folder / FIT) or SimulatorSpec("", 0.0),
         )  # fmt: skip

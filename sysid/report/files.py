@@ -8,10 +8,13 @@ import numpy as np
 import tomli_w
 
 from softgym_envs.core.files import read_toml, write_atomically, write_json
+from softgym_envs.core.interface import NOT_PLAYED
 from softgym_envs.core.parameters import UNEXPLAINED, UNUSABLE
+from softgym_envs.core.posterior import PosteriorParameters
 
 from ..diagnostics.result import FitResult
 from ..fitting.online import HorizonResult
+from ..problem.interface import left_out
 from .page import render
 
 
@@ -28,8 +31,10 @@ def save(result: FitResult, directory: str | Path, *, page: bool = True) -> Path
     result.parameters.save(
         directory / "fit.toml",
         std={name: result.std[name] for name in result.posterior.names},
-        provenance={"method": result.method, **_reservation(result), **result.provenance},
+        provenance={"method": result.method, **_reservation(result), **_without(result), **result.provenance},
         simulator=result.spec.table(),
+        interface=result.interface.table(),
+        posterior=result.distribution().table(),
     )
     write_json(directory / "fit.json", result.to_json())
     if page:
@@ -37,8 +42,10 @@ def save(result: FitResult, directory: str | Path, *, page: bool = True) -> Path
     return directory
 
 
-def copy_parameters(source: Path, target: Path, unusable: tuple[str, ...], missing: tuple[str, ...] = ()) -> None:
-    """Copy a fit.toml as the result of all stages; appears whole or not at all.
+def copy_parameters(
+    source: Path, target: Path, unusable: tuple[str, ...], missing: tuple[str, ...], posterior: PosteriorParameters
+) -> None:
+    """Copy a fit.toml as the result of all stages, with their posterior; appears whole or not at all.
 
     It is marked where a stage that gave some parameters (`unusable`) failed, or stages are `missing`.
     """
@@ -47,7 +54,8 @@ def copy_parameters(source: Path, target: Path, unusable: tuple[str, ...], missi
     if missing:
         provenance[UNEXPLAINED] = f"interrupted: stages {', '.join(missing)} were not fitted"
     provenance |= _mark(f"the stage that gave {', '.join(unusable)} failed") if unusable else {}
-    write_atomically(target, tomli_w.dumps({**document, "provenance": provenance}).encode())
+    changed = {**document, "provenance": provenance, "posterior": posterior.table()}
+    write_atomically(target, tomli_w.dumps(changed).encode())
 
 
 def _reservation(result: FitResult) -> dict[str, str]:
@@ -56,6 +64,12 @@ def _reservation(result: FitResult) -> dict[str, str]:
     if not result.usable:
         return _mark(headline)
     return {} if result.explained else {UNEXPLAINED: f"the fit says: {headline}"}
+
+
+def _without(result: FitResult) -> dict[str, str]:
+    """Parameters of the recordings that are no part of the table [interface]."""
+    names = left_out(result.view)
+    return {NOT_PLAYED: ", ".join(names)} if names else {}
 
 
 def _mark(why: str) -> dict[str, str]:

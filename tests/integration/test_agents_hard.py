@@ -179,7 +179,7 @@ def test_every_condition_runs_on_a_mismatched_model(name: str, task: str, tmp_pa
 
 def test_policies_learn_late_and_are_judged_as_the_ground_truth_is() -> None:
     """What they are to bear is in our engine's environments alone; what they see is in both."""
-    case = TransferTask(system("vine"), "VineGrow-v0", keywords={"action_memory": 2}, learning={"action_delay": 1})
-    assert case.native_keywords["action_delay"] == 1 and case.env_keywords["action_memory"] == 2
-    assert "action_delay" not in {**case.env_keywords, **case.ground_truth_keywords}
-    assert (case.description["keywords"], case.description["learning"]) == ({"action_memory": 2}, {"action_delay": 1})
+    case = TransferTask(system("vine"), "VineGrow-v0", keywords={"action_memory": 2}, learning={"action_latency": 0.1})
+    assert case.native_keywords["action_latency"] == 0.1 and case.env_keywords["action_memory"] == 2
+    assert "action_latency" not in {**case.env_keywords, **case.ground_truth_keywords}
+    assert (case.description["keywords"], case.description["learning"]) == ({"action_memory": 2}, {"action_latency": 0.1})

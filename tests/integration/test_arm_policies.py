@@ -10,7 +10,7 @@ from agents.learning.evaluation import evaluate
 from agents.learning.policy import load_policy, observed_with
 
 ROWS = 16
-NOISY = {"sensor_noise": 0.02, "action_delay": 2}
+NOISY = {"sensor_noise": 0.02, "action_latency": 0.04}
 
 
 def reached(env_id, **keywords):

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from helpers import EVERY_ID, EVERY_WORLD, actions_of, equal, noisy
+from helpers import EVERY_ID, EVERY_WORLD, actions_of, equal, noisy, row_of
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.conformance import absurd
@@ -39,7 +39,7 @@ def test_single_environment_equals_its_row_bit_for_bit(env_id, backend, with_noi
             observation, reward, term, trunc, single_info = env.step(actions[i])
             np.testing.assert_array_equal(observed[i], observation)
             assert (rewards[i], terminated[i], truncated[i]) == (reward, term, trunc)
-            equal(single_info, {name: info[name][i] for name in single_info})
+            equal(single_info, row_of(info, i))
         ended = bool(truncated.any())
         np.testing.assert_array_equal(envs.unwrapped.state, np.concatenate([e.unwrapped.state[None] for e in singles]))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers import late
 
 from agents.learning.policy import load_policy, observed_with
 
@@ -28,13 +29,13 @@ def succeeded(env_id, seed, **keywords):
 
 
 @pytest.mark.parametrize("env_id", IDS)
-@pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 1}])
-def test_the_policy_succeeds(env_id, keywords):
+@pytest.mark.parametrize(("keywords", "steps"), [({}, 0), ({"backend": "mujoco"}, 0), ({"sensor_noise": 0.02}, 1)])
+def test_the_policy_succeeds(env_id, keywords, steps):
     """One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
-    assert succeeded(env_id, 40, **keywords) >= ROWS - 3
+    assert succeeded(env_id, 40, **keywords, **late(env_id, steps)) >= ROWS - 3
 
 
 @pytest.mark.parametrize("env_id", ["LoopBend-v0", "LoopPeg-v0"])
 def test_two_steps_late(env_id):
     """As they learned, and as the cards state."""
-    assert succeeded(env_id, 41, sensor_noise=0.02, action_delay=2) >= ROWS - 3
+    assert succeeded(env_id, 41, sensor_noise=0.02, **late(env_id, 2)) >= ROWS - 3

@@ -12,9 +12,9 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
 from reproductions.wang2020.adam import AdamOptions, adam
 from softgym_envs.core.errors import DataError
+from softgym_envs.core.posterior import PosteriorParameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import FitProblem, multiple_shooting
-from sysid.diagnostics.uncertainty import PosteriorParameters
 from sysid.diagnostics.validation import open_loop
 from sysid.fitting.evolution import EvolutionOptions, cma_es
 from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting

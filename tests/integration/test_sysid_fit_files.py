@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from sysid_systems import Spin, Spring, SpringParameters, record
 from reproductions.wang2020.adam import AdamOptions
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import read_toml
+from softgym_envs.core.interface import Interface
+from softgym_envs.core.posterior import PosteriorParameters
 from sysid import FitProblem
 from sysid.fitting import checkpoint
 from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
 from sysid.least_squares.levenberg import FitIteration, LevenbergOptions, LevenbergState
+from sysid.problem.recording_parameters import RecordingParameters
 from sysid.procedure.identification import loaded
 from sysid.report import Seldom
 from sysid.report.files import save
@@ -179,3 +183,25 @@ def test_a_log_file_gets_a_line_now_and_then_and_no_bar() -> None:
     assert not log.getvalue()
     lines = often.getvalue().splitlines()
     assert "minimisation 1" in lines[0] and any("cost" in line for line in lines) and "\r" not in often.getvalue()
+
+
+def test_a_fit_writes_interface_and_posterior_for_environments(tmp_path: Path) -> None:
+    """Noise near that of the recording, the rate of its rows, latency, bias and gain; a camera's tilt is named as left out."""
+    made = problem(data=record(Spring(), GROUND_TRUTH, noise=0.01), free=("stiffness", "paint"), free_initial=True)
+    result = single_shooting(made)
+    view = RecordingParameters(latency=0.03, angle_offset=0.02, angle_gain=1.1, tilt=0.1)
+    result = replace(result, view=view)
+    file = save(result, tmp_path, page=False) / "fit.toml"
+    found, names = Interface.read(file), made.column_names
+    assert found == result.interface == loaded(tmp_path, SpringParameters).interface
+    assert (found.action_latency, found.sensor_bias, found.sensor_gain) == (0.03, {"rad": 0.02}, {"rad": 1.1, "rad/s": 1.1})
+    assert found.observation_rate == pytest.approx(1 / made.split.train[0].period)
+    assert found.sensor_noise == pytest.approx(dict.fromkeys(names, 0.01), rel=0.3)
+    assert read_toml(file)["provenance"]["not_in_interface"] == "tilt"
+    drawn = [PosteriorParameters.read(file).sample(np.random.default_rng(seed), START) for seed in range(200)]
+    assert drawn[0] == result.distribution().sample(np.random.default_rng(0), START)
+    paint = np.array([each["paint"] for each in drawn])
+    low, high = START.specs()["paint"].bounds
+    assert paint.min() < low + 0.05 * (high - low) and paint.max() > high - 0.05 * (high - low)  # nothing is known of it
+    stiffness = np.log([each["stiffness"] for each in drawn])
+    assert stiffness.std() == pytest.approx(np.sqrt(result.posterior.covariance[0, 0]), rel=0.2)

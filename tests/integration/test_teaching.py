@@ -89,7 +89,7 @@ def test_carried_policies_do_the_tasks(env_id, least):
 def test_one_policy_learns_in_several_worlds_and_looks_at_its_own_actions(tmp_path):
     """A shared network of motors sees what each motor was told last; the policy that is saved takes what is observed."""
     quick = {**OWN, "n_steps": 8, "n_epochs": 1, "batch_size": 32}
-    worlds = ({"action_delay": 0}, {"action_delay": 2})
+    worlds = ({"action_latency": 0.0}, {"action_latency": 0.2})
     run = Training(ID, 64, keywords={"max_episode_steps": 8, "action_memory": 3}, num_envs=4, overrides=quick)
     lesson, given = Lesson(run, worlds), {"resume": False, "report": None, "pupil": None}
     model = lesson.learn(tmp_path, **given)
@@ -122,7 +122,7 @@ def make(num_envs=3, **keywords):
 
 def test_environments_side_by_side_are_the_same_as_each_alone():
     """Rows keep their order, seeds count on from part to part, and ends of episodes say what they say in each part."""
-    worlds = ({"num_envs": 2, "action_delay": 1}, {"num_envs": 3})
+    worlds = ({"num_envs": 2, "action_latency": 0.1}, {"num_envs": 3})
     both, alone = SideBySide([make(**world) for world in worlds]), [make(**world) for world in worlds]
     both.seed(5)
     alone[0].seed(5)

@@ -16,11 +16,11 @@ from softgym_envs.systems.tensegrity.crawling import FACTORS, TERMS, crawling
 from softgym_envs.systems.tensegrity.model import prism
 
 ROWS = 24
-NOISY = {"sensor_noise": 0.02, "action_delay": 2}
+NOISY = {"sensor_noise": 0.02, "action_latency": 0.2}
 MUJOCO_MODEL = {"backend": "mujoco"}
 
 
-@pytest.mark.parametrize("keywords", [{}, NOISY, {**NOISY, "action_delay": 1}, MUJOCO_MODEL, {**MUJOCO_MODEL, **NOISY}])
+@pytest.mark.parametrize("keywords", [{}, NOISY, {**NOISY, "action_latency": 0.1}, MUJOCO_MODEL, {**MUJOCO_MODEL, **NOISY}])
 def test_the_policy_rolls(keywords):
     """At most six of 24 episodes fail; where nine of ten succeed, more do in 1 of 100 sets of seeds, and this is one set."""
     file = Path("agents/policies/TensegrityRoll-v0.npz")

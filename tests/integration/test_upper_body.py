@@ -184,7 +184,7 @@ def success(backend: str, make, rows: int = 32, **keywords) -> float:
 def test_a_controller_does_it_and_nothing_does_not():
     for backend in ("native", "mujoco"):
         assert success(backend, reach) >= 0.9
-    assert success("native", reach, sensor_noise=0.02, action_delay=2) >= 0.9
+    assert success("native", reach, sensor_noise=0.02, action_latency=0.04) >= 0.9
     rng = np.random.default_rng(0)
     assert success("native", lambda envs: lambda o: np.zeros((len(o), 12))) < 0.05
     assert success("native", lambda envs: lambda o: rng.uniform(-1, 1, (len(o), 12))) < 0.2

@@ -12,7 +12,7 @@ from softgym_envs.systems import system
 
 ROOT = Path(__file__).parents[2]
 ROWS = 12
-NOISY = {"sensor_noise": 0.02, "action_delay": 2}
+NOISY = {"sensor_noise": 0.02, "action_latency": 0.2}
 
 
 @pytest.mark.parametrize("env_id", [task.id for task in system("vine").tasks])

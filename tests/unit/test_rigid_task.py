@@ -71,7 +71,7 @@ def test_friction_is_drawn_anew_and_hidden():
     envs = gym.make_vec(ID, num_envs=8, randomize={"friction": (0.15, 0.5)})
     _, info = envs.reset(seed=0)
     place = envs.unwrapped.episodes.nominal.index("friction")
-    frictions = info["parameters"][:, place]
+    frictions = info["parameters"]["friction"]
     assert np.ptp(frictions) > 0.1 and frictions.min() >= 0.15 and frictions.max() <= 0.5
     states = np.zeros((8, 6))
     action = np.tile(np.float32([0.45, 0.0]), (8, 1))  # 4.5 N against friction of 1.5 to 4.9 N
@@ -156,7 +156,7 @@ def test_scenes_are_read_from_files(tmp_path):
         system("particles").model(path)
 
 
-@pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 2}])
+@pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_latency": 0.2}])
 def test_the_committed_policy_parks(keywords):
     """One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
     policy, rows = pretrained("SlidingBlock-v0"), 8
