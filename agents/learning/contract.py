@@ -20,6 +20,7 @@ import numpy as np
 
 from softgym_envs.core.errors import FileFormatError, OptionError, SimulationWarning, shown
 from softgym_envs.core.files import LARGEST_NUMBER, check_entries, made, read_json
+from softgym_envs.core.interface import ends_of
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.spec import plain
 from softgym_envs.core.task import Entry, Task
@@ -82,10 +83,9 @@ class PolicyContract:
         """
         inner = env.unwrapped
         settings, task = inner.episodes.settings, inner.task
-        late = settings.action_delay * settings.control_period
         return cls(
             inner.built["task"], float(settings.control_period), tuple(map(_finite, task.entries)), tuple(task.action_names),
-            controls_of(task, inner.simulator), settings.action_memory, (late, late), plain(keywords or {}),
+            controls_of(task, inner.simulator), settings.action_memory, ends_of(settings.action_latency), plain(keywords or {}),
         )  # fmt: skip
 
     @classmethod

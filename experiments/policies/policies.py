@@ -212,7 +212,7 @@ def teach(which: str, args: Args) -> None:
     document = {
         "teacher": name, "rounds": run.rounds, "control_steps": run.rounds * run.steps * run.num_envs, "errors": errors,
         "processor_seconds": round(time.process_time() - began, 1), "observed": own.observed if own else {},
-        "environment": {**run.keywords, "delays": list(run.delays)},
+        "environment": {**run.keywords, "action_latency": run.latencies},
         **provenance(),
     }  # fmt: skip
     write_json(args.out / f"{which}.json", document)

@@ -47,8 +47,7 @@ def main(args: Args) -> int:
             network = load_policy(path)
             env = gym.make(f"softgym_envs:{name.partition('+')[0]}", **network.keywords)
             contract = PolicyContract.of(env, network.keywords)
-            low, high = delays(document, args.source)
-            contract = replace(contract, action_latency=(low * contract.period, high * contract.period))
+            contract = replace(contract, action_latency=latencies(document, args.source))
             written = save_network(replace(network, contract=contract), args.out / f"{name}.npz", trained)
             print(f"{written}  {written.stat().st_size / 1e3:.0f} kB")
     except SoftgymError as error:
@@ -57,12 +56,13 @@ def main(args: Args) -> int:
     return 0
 
 
-def delays(document: dict[str, Any], source: Path) -> tuple[int, int]:
-    """Shortest and longest delay in a policy's training [control steps]."""
+def latencies(document: dict[str, Any], source: Path) -> tuple[float, float]:
+    """Shortest and longest latency of actions in a policy's training [s]."""
     if "carried" in document:
-        return delays(read_json(source / f"{document['carried']}.json"), source)
-    drawn = [one["action_delay"] for one in (document["environment"], *document.get("variants", ())) if "action_delay" in one]
-    return int(min(map(np.min, drawn))), int(max(map(np.max, drawn)))
+        return latencies(read_json(source / f"{document['carried']}.json"), source)
+    worlds, name = (document["environment"], *document.get("variants", ())), "action_latency"
+    drawn = [one[name] for one in worlds if name in one]
+    return float(min(map(np.min, drawn))), float(max(map(np.max, drawn)))
 
 
 if __name__ == "__main__":

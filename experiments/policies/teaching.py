@@ -185,12 +185,17 @@ class Imitation:
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
 
+    @property
+    def latencies(self) -> list[float]:
+        """`delays` in seconds."""
+        name = self.env_id.rpartition(":")[2]
+        period = self.keywords.get("control_period", system_of_task(name).task(name).control_period)
+        return [delay * period for delay in self.delays]
+
     def make(self) -> list[Any]:
         """The environments, one batch per delay."""
         shared: dict[str, Any] = {"num_envs": -(-self.num_envs // max(len(self.delays), 1)), "autoreset_mode": "next_step"}
-        name = self.env_id.rpartition(":")[2]
-        period = self.keywords.get("control_period", system_of_task(name).task(name).control_period)
-        each = [{"action_latency": delay * period} for delay in self.delays] or [{}]
+        each = [{"action_latency": late} for late in self.latencies] or [{}]
         return [gym.make_vec(self.env_id, **shared, **{**self.keywords, **one}).unwrapped for one in each]
 
 
