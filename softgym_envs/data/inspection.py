@@ -13,7 +13,6 @@ import numpy as np
 from ..core.errors import DataError, FileFormatError, OptionError, StorageError
 from ..core.files import write_atomically
 from ..core.simulator import Array
-from ..core.trajectory import TrajectorySet
 from .formats import RECORDINGS, format_of, read_table
 from .guess import guesses, usual_name
 from .tables import Table
@@ -180,6 +179,8 @@ def _headed(table: Table) -> list[str]:
 
 def _of_recordings(path: Path) -> Table:
     """Columns of the recordings in a file of ours, one after another."""
+    from ..core.trajectory import TrajectorySet  # h5py takes a quarter of the imports
+
     found = TrajectorySet.load(path)
     if not len(found):
         raise FileFormatError(f"{path} holds no recordings")
