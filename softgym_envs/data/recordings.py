@@ -327,7 +327,7 @@ def _table(path: Path, mapping: Mapping | None) -> Table:
     if not set(table.names) - {"time", "frame", *table.aside}:
         raise FileFormatError(
             f"{table.path} has {', '.join(table.names[:12])}: say which of them are the system's in a mapping (`map`); "
-            f"`softgym-envs inspect {path.name} SYSTEM` writes one"
+            f"`softgym-envs inspect {path} SYSTEM` writes one"
         )
     return table
 

@@ -97,7 +97,7 @@ class Table:
             example = f"{name} [{'s' if name == 'time' else 'mm'}]"
             raise FileFormatError(
                 f"{self.path}: column {name!r} has no unit in the header; write for example {example!r}, or give it in a "
-                f"mapping (`map`): `softgym-envs inspect {self.source.name}` writes one"
+                f"mapping (`map`): `softgym-envs inspect {self.source}` writes one"
             )
         if unit == "px":
             if meters_per_pixel is None:

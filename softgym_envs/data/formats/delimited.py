@@ -96,7 +96,7 @@ def _given_names(path: Path, width: int, names: list[str], title: list[str]) -> 
         given = f"; there are {len(found)} names" if names else ""
         raise FileFormatError(
             f"{path} is a table of {width} columns without header{given}: name all in a mapping (`map`), "
-            f'names = ["time [s]", "", ...]; `softgym-envs inspect {path.name}` writes one'
+            f'names = ["time [s]", "", ...]; `softgym-envs inspect {path}` writes one'
         )
     return found
 
