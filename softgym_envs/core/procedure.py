@@ -223,6 +223,17 @@ class Steps:
     """Simulator -> the same robot in finer steps, to check whether its step is why data are not explained; None: no check."""
 
 
+class Outline(NamedTuple):
+    """Points of a system over level ground, z up, as a recording shows them."""
+
+    points: Array
+    """(T, n, 3) [m]; NaN where unseen."""
+    rest: Array
+    """(n, 3) the same points of the system at rest [m]."""
+    rigid: bool
+    """Whether all belong to one rigid body, and are the lowest that it has."""
+
+
 @dataclass(frozen=True)
 class Recorded:
     """How recordings of a laboratory show the system."""
@@ -237,6 +248,10 @@ class Recorded:
     """(simulator, recording of a laboratory) -> its experiment, "" if it cannot be determined; None: it never can."""
     remark: Callable[[Any, Trajectory], str] | None = None
     """(simulator, recording of a laboratory) -> what speaks against fitting it with this model, in words; "" if nothing."""
+    outline: Callable[[Any, Trajectory], Outline | None] | None = None
+    """(simulator, recording) -> points over the ground, from which wrong axes and attitudes are noticed; None: not recorded."""
+    limits: Callable[[Any], Mapping[str, tuple[float, float]]] | None = None
+    """Simulator -> lowest and highest angle [rad] of joints by name, from which degrees are noticed."""
 
 
 @dataclass(frozen=True)

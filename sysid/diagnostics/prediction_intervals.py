@@ -24,7 +24,7 @@ from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 
 from ..problem.problem import FitProblem
-from ..problem.wrong_units import quantities
+from ..problem.wrong_units import kinds
 from .initial_state import predicted, rows_of_start, rows_unknown, starts_of, without_first
 
 COVERAGE = 0.9
@@ -66,7 +66,7 @@ def bands(problem: FitProblem, parameters: Parameters) -> tuple[Band, ...]:
 
 def _kinds(problem: FitProblem) -> tuple[str, ...]:
     """Kinds of the measured columns, each once."""
-    return tuple(dict.fromkeys(quantities(problem.simulator, problem.column_names, problem.column_units)))
+    return tuple(dict.fromkeys(kinds(problem).tolist()))
 
 
 def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) -> dict[float, Array]:
@@ -115,6 +115,6 @@ def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> l
     there = np.isfinite(error).any(axis=0)
     middle = np.full(error.shape[1], np.nan)
     middle[there] = np.nanmedian(error[:, there], axis=0)
-    kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
+    kind = kinds(problem)
     squares = [middle[(kind == chosen) & there] ** 2 for chosen in _kinds(problem)]
     return [float(np.sqrt(np.mean(square))) if len(square) else float("nan") for square in squares]

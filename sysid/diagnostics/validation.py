@@ -101,7 +101,7 @@ def _part_errors(
     problem, _ = pair[0]
     names = measurement.names if measurement else problem.column_names
     units = ("SI",) * len(names) if measurement else trajectories[0].select(names).units
-    kind = np.array(quantities(problem.simulator, names, units))
+    kind = quantities(problem.simulator, names, units)
     steps = sorted({round(h / trajectories[0].period) for h in horizons} - {0})
     estimated = ESTIMATED if problem.full_state else max(ESTIMATED // len(trajectories), 1)
     windows = [_windows(pair, _known(pair, t), steps, measurement, estimated) for t in trajectories]

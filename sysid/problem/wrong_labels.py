@@ -17,7 +17,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array
 
-from .wrong_units import prediction_errors, quantities
+from .wrong_units import kinds, prediction_errors
 
 if TYPE_CHECKING:
     from .checks import Checked
@@ -47,9 +47,9 @@ def check_labels(problem: Checked) -> None:
     """
     if not problem.full_state:
         return
-    told = _likeliest(problem, problem.parameter_values)
-    if told and told == _likeliest(problem, problem.simulator.default_parameters):
-        raise DataError(told)
+    mistake = _likeliest(problem, problem.parameter_values)
+    if mistake and mistake == _likeliest(problem, problem.simulator.default_parameters):
+        raise DataError(mistake)
 
 
 def _likeliest(problem: Checked, parameter_values: Parameters) -> str:
@@ -77,8 +77,7 @@ def _error(problem: Checked, parameter_values: Parameters, label: _Label, horizo
 def _labels(problem: Checked) -> Iterator[_Label]:
     """All labels that are tried."""
     names, given = problem.column_names, problem.simulator.control_names
-    recording = problem.split.train[0].select(names)
-    kind = np.array(quantities(problem.simulator, names, recording.units))
+    kind = kinds(problem)
     same, other = np.eye(len(names)), np.eye(len(given))
     columns = [(i, j) for i, j in combinations(range(len(names)), 2) if kind[i] == kind[j]]
     unit = problem.simulator.control_units

@@ -63,10 +63,15 @@ def _message(problem: Checked, parameter_values: Parameters) -> str:
     return message or ("" if problem.full_state else _by_bending(problem, parameter_values))
 
 
-def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
+def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> NDArray[np.str_]:
     """Unit of every column; where an older recording says only "SI", that of the state entry of this name."""
     entries = dict(zip(simulator.state_names, simulator.state_units, strict=True))
-    return tuple(entries.get(name, unit) if unit == "SI" else unit for name, unit in zip(names, units, strict=True))
+    return np.array([entries.get(name, unit) if unit == "SI" else unit for name, unit in zip(names, units, strict=True)])
+
+
+def kinds(problem: Checked) -> NDArray[np.str_]:
+    """Units of the fitted columns; see `quantities`."""
+    return quantities(problem.simulator, problem.column_names, problem.split.train[0].select(problem.column_names).units)
 
 
 def _by_prediction(problem: Checked, parameter_values: Parameters) -> str:
@@ -75,7 +80,7 @@ def _by_prediction(problem: Checked, parameter_values: Parameters) -> str:
     One step shows wrong velocities, ten steps show wrong forces.
     """
     trajectory = problem.split.train[0]
-    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
+    kind = kinds(problem)
     for horizon in (1, min(10, trajectory.num_steps // 2)):
         base = _prediction_error(problem, parameter_values, np.ones(len(kind)), horizon)
         if base <= GOOD:
@@ -175,7 +180,7 @@ def _by_rest(problem: Checked) -> str:
     Along one axis, since robots travel; over points, since one point has no spread.
     """
     trajectory = problem.split.train[0]
-    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
+    kind = kinds(problem)
     axis = np.array([name.split(".")[-1] for name in problem.column_names])
     rest = problem.observe(problem.simulator.initial_state(1))[0]
     values = problem.values(trajectory)
@@ -206,7 +211,7 @@ def _by_bending(problem: Checked, parameter_values: Parameters) -> str:
         return ""
     seen = _acceleration(trajectory.times, problem.values(trajectory)[None])
     model = _acceleration(trajectory.times, problem.observe(states[status == 0]))
-    kind = np.array(quantities(simulator, problem.column_names, trajectory.select(problem.column_names).units))
+    kind = kinds(problem)
     for chosen in sorted(set(kind) - {"m/s", "rad/s"}):
         data, size = (float(a[kind == chosen].max(initial=0.0)) for a in (seen, model))
         if size > 1e-9 and data > BENDING * size:
@@ -238,7 +243,7 @@ def _by_motion(problem: Checked, parameter_values: Parameters) -> str:
     states, status = problem.simulator.rollout(start, controls, parameter_values, substeps=trajectory.substeps)
     if status[0] != 0:
         return ""  # parameters far off may diverge; the method will say so
-    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
+    kind = kinds(problem)
     model, values = problem.observe(states[0]), problem.values(trajectory)
     data = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
     for chosen in sorted(set(kind)):

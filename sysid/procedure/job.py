@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure, Stage
@@ -29,6 +29,7 @@ from ..diagnostics.result import FitResult
 from ..fitting.online import HorizonResult, online
 from ..fitting.table import METHODS, method_of
 from ..problem.problem import FitProblem
+from ..problem.wrong_poses import check_angles, check_poses, without_lost
 from ..report.files import save
 from .identification import FIT, Identification, StageResult
 from .run import ProcedureInterrupted, run_procedure
@@ -141,6 +142,7 @@ class Job:
         found: tuple[Trajectory, ...] = tuple(self.data)
         self._remark_on_files(found)
         self._compare_robots(simulator, found)
+        found = self._without_mislabelled(procedure, simulator, found)
         dt = self.timestep(procedure, simulator.dt, found[0])
         simulator = simulator if dt == simulator.dt else self.declared.simulator(model, dt=dt, options=options)
         found = tuple(t if abs(t.period - dt * t.substeps) < 1e-3 * t.period else t.for_timestep(dt) for t in found)
@@ -148,8 +150,8 @@ class Job:
             procedure = self._recorded_stages(procedure.by_camera, all_recognised(_experiments_of(procedure, simulator, found)))
         found = self._labelled(procedure, simulator, found)
         if procedure.recorded.remark is not None:
-            for told in sorted({procedure.recorded.remark(simulator, t) for t in found} - {""}):
-                self.say(f"note: {told}")
+            for remark in sorted({procedure.recorded.remark(simulator, t) for t in found} - {""}):
+                self.say(f"note: {remark}")
         if procedure.recorded.infer_controls is not None:
             found = tuple(procedure.recorded.infer_controls(simulator, t) for t in found)
         if self.free_motion:
@@ -220,8 +222,8 @@ class Job:
         problem = stage_problem(procedure, stage, simulator, self._split(labelled), start=self._start(simulator), **more)
         if problem.noise is None and method_of(stage.method).known_noise:
             problem = problem.with_estimated_noise()
-            told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
-            self.say(f"noise by third differences [SI]: {told}; if you know it, give `noise`")
+            noise = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
+            self.say(f"noise by third differences [SI]: {noise}; if you know it, give `noise`")
         return problem
 
     def _start(self, simulator: Simulator) -> Parameters:
@@ -355,6 +357,30 @@ class Job:
                 notes.add(f"note: recorded of model {theirs.model}, to be fitted is {name} (`model`): {differs}")
         for note in sorted(notes):
             self.say(note)
+
+    def _without_mislabelled(
+        self, procedure: Procedure, simulator: Simulator, recordings: tuple[Trajectory, ...]
+    ) -> tuple[Trajectory, ...]:
+        """The recordings with lost and repeated rows as missing, each with a note.
+
+        Raises:
+            DataError: Units, axes or attitudes look otherwise than labelled.
+        """
+        found = []
+        for number, recording in enumerate(recordings, 1):
+            where = recording.metadata.get("source", f"recording {number}")
+            try:
+                seen, notes = without_lost(recording)
+                if procedure.recorded.limits is not None:
+                    check_angles(procedure.recorded.limits(simulator), seen)
+                if procedure.recorded.outline is not None:
+                    check_poses(procedure.recorded.outline, simulator, seen)
+            except DataError as error:
+                raise DataError(f"{where}: {error}") from error
+            for note in notes:
+                self.say(f"note: {where}: {note}")
+            found.append(seen)
+        return tuple(found)
 
     def _of_stage(self, stage: Stage, recordings: TrajectorySet) -> TrajectorySet:
         """The recordings without those that say they are of another experiment than the stage's.

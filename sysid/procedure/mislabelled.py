@@ -1,9 +1,8 @@
 """Tests for wrong labels of a bad fit: one factor on lengths or angles, y that points down, or two exchanged columns.
 
 Before a fit only accelerations that no force can cause are refused (`sysid.problem.wrong_units`): too small ones may be
-friction. After
-it, recordings whose residuals are many times their noise are fitted again from the simulator's own parameters, once for every
-label that may be meant instead.
+friction. After it, recordings whose residuals are many times their noise are fitted again from the simulator's own parameters,
+once for every label that may be meant instead.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from ..diagnostics.result import FitResult
 from ..fitting.shooting import ShootingOptions, single_shooting
 from ..problem.problem import FitProblem
-from ..problem.wrong_units import hypotheses, quantities
+from ..problem.wrong_units import hypotheses, kinds
 
 LARGE = 5.0  # Ratio of residuals to noise below which labels are not tested: smaller ones are other errors of a model.
 BETTER = 5.0  # Factor by which residuals, relative to the noise, must shrink for a label to be wrong.
@@ -39,7 +38,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
     """
     if not suspicious(problem, result):
         return result
-    kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
+    kind = kinds(problem)
     as_given = result
     if not problem.noise_estimated:  # other labels are compared under the noise that recordings show
         try:

@@ -13,7 +13,17 @@ import numpy as np
 
 from ...core.objective import Objective
 from ...core.parameters import Parameters
-from ...core.procedure import Causes, Experiment, Procedure, Stage, StageData, StageSimulator, Steps, in_usual_steps
+from ...core.procedure import (
+    Causes,
+    Experiment,
+    Procedure,
+    Recorded,
+    Stage,
+    StageData,
+    StageSimulator,
+    Steps,
+    in_usual_steps,
+)
 from ...core.scenario import Scenario
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
@@ -89,6 +99,7 @@ REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.
 
 PROCEDURE = Procedure(
     experiments=(Experiment("excited", excited, ELBOW_MAX_STEPS),),
+    recorded=Recorded(limits=lambda simulator: {simulator.state_names[0]: simulator.model.limits}),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that start from them carry their noise along, and look like those of a wrong model.
     from_recordings=Stage(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.procedure import Causes, Experiment, InitialState, Procedure, Recorded, Stage, StageData
+from ...core.procedure import Causes, Experiment, InitialState, Outline, Procedure, Recorded, Stage, StageData
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from .experiments import posed, tossed
@@ -44,6 +44,17 @@ def released(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], A
 def thrown(simulator: Any, trajectory: Trajectory) -> str:
     """Experiment of a laboratory's recording: always a throw."""
     return "tossed"
+
+
+def outline(simulator: Any, recording: Trajectory) -> Outline | None:
+    """Corners of the box; None unless its whole pose is recorded."""
+    model = simulator.model
+    if not set(model.measured) <= set(recording.names):
+        return None
+    poses = recording.select(model.measured).values
+    if not model.planar:
+        poses = np.hstack([poses[:, :3], poses[:, 3:] / np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)])
+    return Outline(model.corners(poses), model.corners(model.rest_state()), rigid=True)
 
 
 def untried(simulator: Any) -> str:
@@ -91,6 +102,6 @@ PROCEDURE = Procedure(
     experiments=(Experiment("tossed", tossed, 207, enough=207),),
     stages=(GROWN,),
     others=(STRIKE, SLID),
-    recorded=Recorded(infer_controls=infer_controls, experiment_of=thrown),
+    recorded=Recorded(infer_controls=infer_controls, experiment_of=thrown, outline=outline),
     initial=InitialState(released),
 )

@@ -22,6 +22,7 @@ from ...core.procedure import (
     Experiment,
     InitialState,
     Measurement,
+    Outline,
     Procedure,
     Recorded,
     Stage,
@@ -311,6 +312,22 @@ def meeting_rods(simulator: Any, recording: Trajectory) -> str:
     )
 
 
+def outline(simulator: Any, recording: Trajectory) -> Outline | None:
+    """Ends of the rods, from poses or markers; None if fewer than three are recorded."""
+    model, places = simulator.model, {name: k for k, name in enumerate(recording.names)}
+    poses = [name for name in model.layout.names if name in places and re.search(r"\.(x|y|z|qw|qx|qy|qz)$", name)]
+    if len(poses) == 7 * model.num_rods:
+        states = np.zeros((len(recording.times), model.layout.nx))
+        states[:, [model.layout.offsets[name] for name in poses]] = recording.values[:, [places[name] for name in poses]]
+        return Outline(model.node_positions(states), model.nodes, rigid=False)
+    picks = {(node, axis): places[name] for name, node, axis in _picks(model, recording.names) if node >= 0}
+    whole = [node for node in range(len(model.nodes)) if all((node, axis) in picks for axis in range(3))]
+    if len(whole) < 3:
+        return None
+    points = recording.values[:, [[picks[node, axis] for axis in range(3)] for node in whole]]
+    return Outline(points, model.nodes[whole], rigid=False)
+
+
 def _apart(a: Array, b: Array, c: Array, d: Array) -> Array:
     """Distances (T,) of the segments a b and c d, each (T, 3); infinite where an end is unseen."""
     u, v, w = b - a, d - c, a - c
@@ -391,7 +408,7 @@ PROCEDURE = Procedure(
     from_recordings=Stage("from_recordings", "", contact_constants, "multiple_shooting", {"segment_steps": 100, "starts": 3}),
     options={"contact": "patch"},
     initial_guess=GUESS,
-    recorded=Recorded(measurement, markers, experiment_of=experiment_of, remark=meeting_rods),
+    recorded=Recorded(measurement, markers, experiment_of=experiment_of, remark=meeting_rods, outline=outline),
     initial=InitialState(
         first_state,
         known=("motor*", "rod*.rz", "rod*.wz"),  # markers do not show a rod's spin about its axis

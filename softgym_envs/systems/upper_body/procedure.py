@@ -11,7 +11,17 @@ import numpy as np
 
 from ...core.objective import Objective
 from ...core.parameters import Parameters
-from ...core.procedure import Causes, Experiment, Procedure, Stage, StageSimulator, Steps, in_half_steps, in_usual_steps
+from ...core.procedure import (
+    Causes,
+    Experiment,
+    Procedure,
+    Recorded,
+    Stage,
+    StageSimulator,
+    Steps,
+    in_half_steps,
+    in_usual_steps,
+)
 from ...core.scenario import Scenario
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
@@ -56,8 +66,15 @@ REACH = Objective(hand, weights=(30.0,) * 3 + (0.05,) * 12, target=(0.35, -0.15,
 """Bring the right hand in front of the chest, and the body to rest."""
 
 
+def limits(simulator: Any) -> dict[str, tuple[float, float]]:
+    """Lowest and highest angle [rad] of every joint."""
+    low, high = simulator.model.limits
+    return dict(zip(simulator.state_names, zip(low.tolist(), high.tolist(), strict=True), strict=False))
+
+
 PROCEDURE = Procedure(
     experiments=(Experiment("moved", moved, BODY_MAX_STEPS),),
+    recorded=Recorded(limits=limits),
     stages=(Stage("body", "moved", FREE, "one_step"),),
     from_recordings=Stage(
         "from_recordings", "", FREE, "multiple_shooting", {"halve": True, "near": 20},

@@ -1,0 +1,512 @@
+"""Checks of poses before anything is simulated: lost or repeated rows, units of length, the vertical, the order of quaternions.
+
+Only names, units, values, gravity and the outline of the bodies are used. Rows that a tracker lost or repeated become NaN,
+with a note. Another reading of the columns is named only where the data contradict the columns as they are, and this reading
+explains them: gravity pulls along another axis, a body at rest stands on no face, strikes at no common height, or has another
+shape. Symmetric, resting and flying bodies often show nothing: then nothing is said.
+
+Legend: T rows, n points of an outline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core import lie
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.procedure import Outline
+from softgym_envs.core.simulator import Array
+from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.data.mapping import TO_Z_UP
+
+Outlined = Callable[[Any, Trajectory], Outline | None]
+"""See `Recorded.outline`."""
+Shown = Callable[[Trajectory], Outline | None]
+"""Recording -> its outline."""
+FAR = 5.0
+"""Distance from zero, over the largest step beside, above which rows of zeros are lost: motion itself gives about 1."""
+JUMP = 0.5
+"""Share of the motion during repeated rows that the row after them makes up at once. Bodies that stand still and start make up
+at most one row of it, 1/3 of two repeated ones; steady motion makes up all."""
+RESOLUTION = 4.0
+"""Smallest jump after repeated rows, over the smallest change of a column: fewer are an encoder that moves slowly."""
+MOST_REPEATED = 0.25
+"""Largest share of repeated rows that become NaN."""
+QUIET, WINDOWS = 0.1, (3, 5, 7, 9, 13, 17, 25, 35)
+"""Largest standard deviation of an acceleration, over gravity, and the rows of parabolas that are tried until it is met."""
+FALLING, STRUCK = 0.25, 0.5
+"""Deviation from free fall, over gravity, below which a body falls (2.5 standard deviations), and above which it touches."""
+FALL_ROWS, TOUCH_ROWS, STILL_ROWS = 5, 6, 4
+"""Fewest rows of a fall, one after the other, of touching, and of rest, that count as evidence."""
+SHORTEST = 4e-3
+"""Time between rows [s] that is short enough for impacts."""
+SHORT = 8
+"""Steps of a recording that is too short to judge."""
+FALLEN = 0.1
+"""Least height of a fall, over the size of the body: shorter ones are vibrations."""
+STILL = 0.03
+"""Motion within five rows, over the size of the body, below which it rests."""
+TIMES = 2.0
+"""Factor by which another reading must explain the data better. Of 285 real tosses of a cube, wrong readings left at least 0.76
+times what the right one did, in the median 16 times."""
+UPRIGHT = 3.0
+"""`TIMES` for the vertical at rest, as few points stand on the ground."""
+STANDS = 0.1
+"""Largest misfit of a body that stands, over its size; real cubes leave 0.03, robots before cameras 0.06."""
+LEAST = 0.04
+"""Misfit of the outline over the size of the body below which no other reading is tried; right tosses leave 0.03."""
+LENGTHS = {1e-3: "mm", 1e-2: "cm", 1e-1: "dm", 1e3: "km"}
+"""Metres per unit of length that columns may be in."""
+DEGREES = float(np.sqrt(180.0 / np.pi))
+"""Angle over the end of a joint's range above which it is in degrees: half of the way on a logarithmic scale."""
+STANDING = 0.1
+"""Error of a centre's height at rest, over the height of a box that stands, with which it shows mm: no table is 50 m high."""
+RATES = 0.5
+"""Difference of recorded angular velocities from those of the attitudes, over their size, above which other readings are tried:
+rates that a tracker differentiates and filters lag, and are off by 0.2; those of another order by 1 and more."""
+TURN = 4.0 * np.pi
+"""Range of an angle of a plate [rad] above which it may be in degrees: no recorded one turned twice."""
+ALIKE = 1.3
+"""Multiple of the best reading's misfit up to which another one is named as well."""
+
+
+UP: Array = np.array([0.0, 0.0, 1.0])
+"""Direction away from gravity."""
+
+
+class Reading(NamedTuple):
+    """Another reading of the columns."""
+
+    words: str
+    """What looks wrong, and the remedy."""
+    read: Callable[[Trajectory], Trajectory]
+    """The recording as it is then meant."""
+
+
+def without_lost(recording: Trajectory) -> tuple[Trajectory, tuple[str, ...]]:
+    """The recording with NaN in rows that a tracker lost or repeated, and notes on them.
+
+    Raises:
+        DataError: More than a quarter of the rows are repeated.
+    """
+    values, notes = recording.values.copy(), []
+    zero: NDArray[np.bool_] = _zero_rows(recording)
+    if zero.any():
+        values[zero] = np.nan
+        notes.append(f"{_rows(zero)} of zeros are lost frames: taken as missing; leave their cells empty")
+    repeated = _repeated_rows(replace(recording, values=values))
+    if (share := float(repeated.any(axis=1).mean())) > MOST_REPEATED:
+        raise DataError(
+            f"{_rows(repeated)} repeat the row before while it moves, {100 * share:.0f} % of all: the tracker repeated its "
+            "last value; leave these cells empty, or give each sample once with its own time"
+        )
+    if repeated.any():
+        values[repeated] = np.nan
+        notes.append(f"{_rows(repeated)} repeat the row before while it moves: taken as missing; leave cells empty")
+    return (replace(recording, values=values), tuple(notes)) if notes else (recording, ())
+
+
+def check_poses(outlined: Outlined, simulator: Any, recording: Trajectory) -> None:
+    """Compare a recording with gravity, and its bodies' outline with level ground and their shape at rest.
+
+    Raises:
+        DataError: Lengths, the vertical or quaternions look otherwise than labelled; the message names the remedy.
+    """
+    if recording.num_steps < SHORT * SHORTEST / min(recording.period, SHORTEST):
+        return
+    recording = _plain(recording)
+
+    def shown(read: Trajectory) -> Outline | None:
+        return outlined(simulator, read)
+
+    seen = shown(recording)
+    if seen is None:
+        return
+    parameters = simulator.default_parameters
+    gravity = float(parameters.gravity) if "gravity" in parameters.names() else 9.81
+    if gravity > 0.0:
+        body = _Body(seen, recording.period, gravity)
+        _check_lengths(body, recording, shown)
+        _check_vertical(body, recording, shown)
+        _check_attitude(body, recording, shown)
+
+
+def check_angles(limits: Mapping[str, tuple[float, float]], recording: Trajectory) -> None:
+    """Compare angles of joints with their ranges.
+
+    Raises:
+        DataError: They reach so far beyond them that they are in degrees.
+    """
+    for name in (name for name in recording.names if name in limits):
+        allowed, seen = max(map(abs, limits[name])), np.abs(recording.column(name))
+        reached = float(np.nanquantile(seen, 0.9)) if np.isfinite(seen).any() else 0.0
+        if reached > DEGREES * allowed:
+            raise DataError(
+                f"wrong units: {name} reaches {reached:.3g} rad, its joint {allowed:.3g} rad: write [deg] in the header"
+            )
+
+
+def _plain(recording: Trajectory) -> Trajectory:
+    """The values in rows at least `SHORTEST` apart; of lengths, medians over three rows, without strays and single gaps."""
+    every = max(int(SHORTEST / recording.period), 1)
+    times, values = recording.times[::every], recording.values[::every].copy()
+    lengths = [k for k, unit in enumerate(recording.units) if unit == "m"]
+    three = np.sort(np.lib.stride_tricks.sliding_window_view(values[:, lengths], 3, axis=0), axis=-1)  # NaN comes last
+    seen = np.isfinite(three).sum(axis=-1)
+    values[1:-1, lengths] = np.where(
+        seen == 2, 0.5 * (three[..., 0] + three[..., 1]), np.where(seen == 1, three[..., 0], three[..., 1])
+    )
+    return Trajectory(times, np.zeros((len(times) - 1, 0)), values, recording.names, recording.units)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------------
+
+
+def _bodies(recording: Trajectory) -> Iterator[tuple[list[int], list[int]]]:
+    """Columns of every place (coordinates of one point, or one angle), and those of the attitude that belongs to it."""
+    places: dict[str, list[int]] = {}
+    turns: dict[str, list[int]] = {}
+    for k, (name, unit) in enumerate(zip(recording.names, recording.units, strict=True)):
+        stem, _, entry = name.rpartition(".")
+        if entry in ("x", "y", "z"):
+            places.setdefault(stem, []).append(k)
+        elif entry in ("qw", "qx", "qy", "qz"):
+            turns.setdefault(stem, []).append(k)
+        elif unit in ("m", "rad"):
+            places[f"{stem}.{entry}"] = [k]
+    for stem in dict.fromkeys([*places, *turns]):
+        turn = turns.get(stem, [])
+        yield places.get(stem, []), turn if len(turn) == 4 else []
+
+
+def _zero_rows(recording: Trajectory) -> NDArray[np.bool_]:
+    """Flags (T, ny): zeros that are no measurements. A quaternion is never zero; a place is not between rows far from it."""
+    values, lost = recording.values, np.zeros(recording.values.shape, dtype=bool)
+    for place, turn in _bodies(recording):
+        if turn:
+            lost[:, turn] |= (values[:, turn] == 0.0).all(axis=1, keepdims=True)
+        if not place:
+            continue
+        zero = (values[:, place] == 0.0).all(axis=1)
+        seen = np.flatnonzero(~zero & np.isfinite(values[:, place]).all(axis=1))
+        if not zero.any() or len(seen) < 4:
+            continue
+        steps = np.linalg.norm(np.diff(values[seen][:, place], axis=0), axis=1)
+        usual = float(np.median(steps[steps > 0.0])) if steps.any() else 0.0
+        for first, last in _runs(zero):
+            at = int(np.searchsorted(seen, first))
+            beside = [k for k in (at - 1, at) if 0 <= k < len(seen)]
+            across = at - 1  # the step over the gap itself is no step of the motion
+            near = np.delete(steps, across) if 0 <= across < len(steps) else steps
+            near = near[max(at - 4, 0) : at + 3]
+            distance = min(float(np.linalg.norm(values[seen[k]][place])) for k in beside)
+            if distance > FAR * max(float(near.max(initial=0.0)), usual):
+                lost[first : last + 1, [*place, *turn]] = True
+    return lost
+
+
+def _repeated_rows(recording: Trajectory) -> NDArray[np.bool_]:
+    """Flags (T, ny): bodies that stay bit for bit for two rows or more, and then make up for the motion at once."""
+    values, repeated = recording.values, np.zeros(recording.values.shape, dtype=bool)
+    for place, turn in _bodies(recording):
+        columns = [*place, *turn]
+        part = values[:, columns]
+        seen = np.flatnonzero(np.isfinite(part).all(axis=1))
+        if len(seen) < 6:
+            continue
+        change = np.diff(part[seen], axis=0)
+        size = np.linalg.norm(change, axis=1)
+        smallest = np.where(change != 0.0, np.abs(change), np.inf).min(axis=0)
+        for first, last in _runs(size == 0.0):  # changes first ... last are zero: rows first + 1 ... last + 1 repeat
+            count = last - first + 1
+            if count < 2 or first < 1 or last + 2 >= len(size):
+                continue
+            jump = change[last + 1]
+            beside = max(size[first - 1], size[last + 2])
+            if size[last + 1] > JUMP * (count + 1) * beside > 0.0 and (np.abs(jump) > RESOLUTION * smallest).any():
+                repeated[seen[first + 1 : last + 2, None], columns] = True
+    return repeated
+
+
+def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """First and last index of every run of flags."""
+    for flag, run in groupby(range(len(flags)), key=lambda k: bool(flags[k])):
+        if flag:
+            indices = list(run)
+            yield indices[0], indices[-1]
+
+
+def _rows(flags: NDArray[np.bool_]) -> str:
+    """Rows with a flag (T, ny), in words: "3 rows (5, 9 to 10)", counted from 1."""
+    rows: NDArray[np.bool_] = np.asarray(flags.any(axis=1))
+    runs = [f"{a + 1}" if a == b else f"{a + 1} to {b + 1}" for a, b in _runs(rows)]
+    some = ", ".join(runs[:4]) + (", ..." if len(runs) > 4 else "")
+    count = int(rows.sum())
+    return f"{count} row{'s' * (count > 1)} ({some})"
+
+
+# --- poses ------------------------------------------------------------------------------------------------------------------
+
+
+class _Body:
+    """What a recording shows of gravity and ground: accelerations, and rows of rest."""
+
+    def __init__(self, seen: Outline, period: float, gravity: float) -> None:
+        self.seen, self.points, self.period, self.gravity = seen, seen.points, period, gravity
+        extent: Array = np.ptp(seen.rest, axis=0)
+        self.planar = bool(extent[1] == 0.0)
+        self.size = 0.5 * float(extent[extent > 0.0].min())
+        self.center = seen.points.mean(axis=1)
+        self.acceleration, noise, self.rows = _acceleration(self.center, period, gravity)
+        self.still = _still(seen.points, STILL * self.size + 6.0 * noise)
+
+    def scaled(self, unit: float) -> _Body:
+        """The body if lengths are in a unit [m]."""
+        return _Body(self.seen._replace(points=unit * self.points), self.period, self.gravity)
+
+    def falls(self, up: Array) -> int:
+        """Rows of the longest free fall along a direction (3,); 0 if it is a short one."""
+        with np.errstate(invalid="ignore"):
+            free = np.linalg.norm(self.acceleration + self.gravity * up, axis=1) < FALLING * self.gravity
+        rows = max((last - first + 1 for first, last in _runs(free)), default=0)
+        deep = 0.5 * self.gravity * (rows * self.period) ** 2 > FALLEN * self.size
+        return rows if deep and rows >= FALL_ROWS else 0
+
+    def standing(self) -> float:
+        """Height of the centre at rest, over its height above the lowest point; 0 without rows at rest."""
+        if self.still.sum() < STILL_ROWS:
+            return 0.0
+        heights = self.points[self.still][..., 2]
+        return float(np.median(self.center[self.still, 2]) / np.median(self.center[self.still, 2] - heights.min(axis=1)))
+
+    def misfit(self, seen: Outline, up: Array = UP) -> float:
+        """RMS deviation of an outline from ground that is level, and from its shape at rest, over the body's size.
+
+        NaN without evidence: rows in which it touches or rests.
+        """
+        heights = np.sort(seen.points[..., 2], axis=1)
+        low = heights[:, 0]
+        pulled = self.acceleration @ up
+        touching = _inner(np.abs(pulled + self.gravity) > STRUCK * self.gravity, self.rows // 2)
+        there = touching | self.still
+        parts = []
+        if touching.sum() >= TOUCH_ROWS:
+            parts.append(low[touching] - np.nanmedian(low[there]))
+        if self.still.sum() >= STILL_ROWS:
+            parts.append(heights[self.still, 1 if self.planar else 2] - low[self.still])
+        if not parts:
+            return float("nan")
+        parts.append(np.minimum(low - np.nanmedian(low[there]), 0.0))
+        return float(np.sqrt(sum(np.nanmean(part**2) for part in parts))) / self.size
+
+
+def _acceleration(center: Array, period: float, gravity: float) -> tuple[Array, float, int]:
+    """Accelerations (T, 3) by parabolas through so many rows that noise leaves a tenth of gravity; NaN where it leaves more.
+
+    Also the noise [m], and the rows of a parabola.
+    """
+    third = np.diff(center, 3, axis=0)
+    noise = float(np.nanmax(np.nanmedian(np.abs(third), axis=0), initial=0.0)) / (0.6745 * np.sqrt(20.0)) if len(third) else 0.0
+    found = np.full(center.shape, np.nan)
+    for rows in WINDOWS:
+        place = period * (np.arange(rows) - rows // 2)
+        kernel = 2.0 * np.linalg.pinv(np.vander(place, 3))[0]
+        if rows > len(center):
+            break
+        if noise * np.linalg.norm(kernel) < QUIET * gravity:
+            inside = slice(rows // 2, len(center) - rows // 2)
+            found[inside] = np.stack([np.convolve(column, kernel[::-1], mode="valid") for column in center.T], axis=1)
+            break
+    return found, noise, rows
+
+
+def _inner(flags: NDArray[np.bool_], rows: int) -> NDArray[np.bool_]:
+    """Flags without the first and last rows of every run: parabolas show a strike so early, and so late."""
+    found = np.zeros(len(flags), dtype=bool)
+    for first, last in _runs(flags):
+        found[first + rows : last + 1 - rows] = True
+    return found
+
+
+def _still(points: Array, most: float) -> NDArray[np.bool_]:
+    """Rows (T,) from which all points move little within two rows before and after."""
+    windows = np.lib.stride_tricks.sliding_window_view(points, 5, axis=0)
+    found = np.zeros(len(points), dtype=bool)
+    with np.errstate(invalid="ignore"):
+        found[2:-2] = np.ptp(windows, axis=-1).max(axis=(1, 2)) < most
+    return found
+
+
+def _check_lengths(body: _Body, recording: Trajectory, shown: Shown) -> None:
+    """Raises DataError: the shape, a fall or the height at rest show another unit of length than m."""
+    given, height = _unexplained(body, body.seen), body.standing()
+    if not body.seen.rigid:
+        errors = {unit: _unexplained(body, shown(_scaled(recording, unit))) for unit in LENGTHS}
+        best = min(errors, key=errors.__getitem__)
+        fitting = [best] if given > LEAST and UPRIGHT * errors[best] < given else []
+        said = f"as they are, the shape is off by {given:.2g} times its size"
+    elif abs(height * min(LENGTHS) - 1.0) < STANDING:
+        fitting, said = [min(LENGTHS)], f"at rest its centre is {height:.4g} times as high as on the ground"
+    else:
+        fitting = [unit for unit in LENGTHS if body.scaled(unit).falls(UP) > TIMES * body.falls(UP)]
+        said = f"in flight it falls with {body.gravity / (fitting or [1.0])[0]:.3g} m/s^2"
+    if fitting:
+        name = LENGTHS[fitting[0]]
+        raise DataError(f"wrong units: lengths look as if they were given in {name} ({said}); write [{name}] in the header")
+
+
+def _scaled(recording: Trajectory, unit: float) -> Trajectory:
+    """The recording if lengths are in a unit [m]."""
+    return replace(recording, values=recording.values * np.where([known == "m" for known in recording.units], unit, 1.0))
+
+
+def _apart(seen: Outline) -> tuple[Array, Array]:
+    """Distances between points in at most 100 rows, (R, pairs), and at rest, (pairs,)."""
+    rows = np.unique(np.linspace(0, len(seen.points) - 1, 100).astype(int))
+    i, j = np.triu_indices(len(seen.rest), 1)
+    return (
+        np.linalg.norm(seen.points[rows][:, i] - seen.points[rows][:, j], axis=-1),
+        np.linalg.norm(seen.rest[i] - seen.rest[j], axis=-1),
+    )
+
+
+def _check_vertical(body: _Body, recording: Trajectory, shown: Shown) -> None:
+    """Raises DataError: gravity pulls along another axis than z, or the body stands on ground across another one."""
+    if body.planar:
+        return
+    fallen = body.falls(UP)
+    others = {name: turn for name, turn in TO_Z_UP.items() if name != "z"}
+    falls = {name: body.falls(turn[2]) for name, turn in others.items()}
+    best, also = max(falls, key=falls.__getitem__), ""
+    if falls[best] > TIMES * fallen:
+        said = "in flight it falls along this axis"
+    elif max(falls.values()) == fallen == 0 and body.still.sum() >= STILL_ROWS and (given := body.misfit(body.seen)) > LEAST:
+        left = {}
+        for name in [other for other in others if other != "-z"]:  # many bodies look alike upside down
+            seen = shown(_turned(recording, others[name]))
+            left[name] = np.inf if seen is None else body.misfit(seen, others[name][2])
+        best = min(left, key=left.__getitem__)
+        if not left[best] < min(STANDS, given / UPRIGHT):
+            return
+        opposite = best.removeprefix("-") if best.startswith("-") else f"-{best}"
+        also = f" or {opposite}" if left[opposite] < ALIKE * left[best] else ""
+        said = "at rest it stands across this axis"
+    else:
+        return
+    raise DataError(
+        f"wrong axes: {best}{also} looks as if it pointed up ({said}), expected z: give a mapping (--map) with "
+        f'up = "{best}", or turn places and attitudes into axes with z up'
+    )
+
+
+def _turned(recording: Trajectory, turn: Array) -> Trajectory:
+    """The recording in other axes: places, and attitudes with the bodies' axes turned likewise."""
+    values = recording.values.copy()
+    for stem, last in _stems(recording.names):
+        columns = [recording.names.index(f"{stem}{name}") for name in last]
+        values[:, columns] = values[:, columns] @ turn.T
+    return replace(recording, values=values)
+
+
+def _stems(names: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Beginnings of names to which three coordinates, or the vector of a quaternion, belong."""
+    groups = (("x", "y", "z"), ("qx", "qy", "qz"))
+    stems = dict.fromkeys(name[: len(name) - len(name.rpartition(".")[2])] for name in names)
+    return [(stem, group) for stem in stems for group in groups if {f"{stem}{name}" for name in group} <= set(names)]
+
+
+def _check_attitude(body: _Body, recording: Trajectory, shown: Shown) -> None:
+    """Raises DataError: attitudes read otherwise explain ground and shape, or the rates beside them, several times better."""
+    readings = list(_readings(recording))
+    if not readings:
+        return
+    seen = {reading.words: reading.read(recording) for reading in readings}
+    rates = _spin_error(recording)
+    if rates > RATES:
+        errors = {words: _spin_error(read) for words, read in seen.items()}
+    else:
+        errors = {}
+    if not errors or TIMES * min(errors.values()) >= rates:
+        rates = _unexplained(body, shown(recording))
+        if not rates > LEAST:
+            return
+        errors = {words: _unexplained(body, shown(read)) for words, read in seen.items()}
+    found = [words for words, error in sorted(errors.items(), key=lambda item: item[1]) if TIMES * error < rates]
+    if found:
+        best = errors[found[0]]
+        also = [words for words in found[1:] if errors[words] < ALIKE * best]
+        raise DataError(f"wrong labels: {'; or '.join([found[0], *also])}")
+
+
+def _unexplained(body: _Body, seen: Outline | None) -> float:
+    """RMS deviation of an outline from level ground and from the shape at rest, over the body's size; NaN without evidence."""
+    if seen is None:
+        return float("nan")
+    if not seen.rigid:
+        apart, rest = _apart(seen)
+        return float(np.sqrt(np.nanmean((apart - rest) ** 2))) / body.size
+    return body.misfit(seen)
+
+
+def _readings(recording: Trajectory) -> Iterator[Reading]:
+    """Other readings of attitudes."""
+    names = recording.names
+    turns = [
+        [names.index(f"{stem}q{k}") for k in "wxyz"]
+        for stem, group in _stems(names)
+        if group[0] == "qx" and f"{stem}qw" in names
+    ]
+
+    def with_turns(change: Callable[[Array], Array]) -> Callable[[Trajectory], Trajectory]:
+        def read(given: Trajectory) -> Trajectory:
+            values = given.values.copy()
+            for columns in turns:
+                values[:, columns] = change(values[:, columns])
+            return replace(given, values=values)
+
+        return read
+
+    if turns:
+        order = "quaternions look as if they stood in the order x y z w under the names qw qx qy qz"
+        inverse = "quaternions look as if they turned the world into the body, expected the body into the world"
+        rename = 'rename the columns qx, qy, qz, qw, or give a mapping (--map) with quaternion = "xyzw"'
+        signs = "change the signs of qx, qy and qz"
+        yield Reading(f"{order}: {rename}", with_turns(lambda q: q[:, [3, 0, 1, 2]]))
+        yield Reading(f"{inverse}: {signs}", with_turns(lie.conjugate))
+        yield Reading(
+            f"{order}, and turned the world into the body: {rename}, and {signs}",
+            with_turns(lambda q: lie.conjugate(q[:, [3, 0, 1, 2]])),
+        )
+    angles = [k for k, name in enumerate(names) if name == "theta" and recording.units[k] == "rad"]
+    for words, factor in (
+        ("theta looks as if it turned the other way: change its sign", -1.0),
+        ("theta looks as if it was given in degrees: write [deg] in the header", np.pi / 180.0),
+    ):
+        if angles and not turns and (factor < 0.0 or np.ptp(np.nan_to_num(recording.values[:, angles])) > TURN):
+
+            def read(given: Trajectory, factor: float = factor) -> Trajectory:
+                values = given.values.copy()
+                values[:, angles] *= factor
+                return replace(given, values=values)
+
+            yield Reading(words, read)
+
+
+def _spin_error(recording: Trajectory) -> float:
+    """RMS difference of the recorded angular velocities from those of the attitudes, over their RMS; 0 without both."""
+    names, off, size = recording.names, 0.0, 0.0
+    for stem, group in _stems(names):
+        wanted = [f"{stem}{name}" for name in ("qw", "qx", "qy", "qz", "wx", "wy", "wz")]
+        if group[0] != "qx" or not set(wanted) <= set(names):
+            continue
+        part = recording.select(wanted).values
+        turned = lie.difference(part[1:, :4], part[:-1, :4]) / recording.period
+        mean = 0.5 * (part[1:, 4:] + part[:-1, 4:])
+        off, size = off + float(np.nansum((turned - mean) ** 2)), size + float(np.nansum(mean**2))
+    return float(np.sqrt(off / size)) if size > 0.0 else 0.0
