@@ -94,7 +94,7 @@ def sentence(error: Exception) -> str:
 
 def in_flags(text: str) -> str:
     """Text in which arguments of functions, in backticks, are flags."""
-    from sysid.report import as_flags
+    from sysid.diagnostics.sentences import as_flags
 
     return as_flags(text)
 

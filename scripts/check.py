@@ -16,7 +16,7 @@ from typing import Annotated
 import tyro
 
 from softgym_envs.envs.conformance import check_system
-from sysid.fitting import METHODS
+from sysid import METHODS
 from sysid.problem.recording_parameters import RecordingParameters
 
 

@@ -37,7 +37,7 @@ from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
 from softgym_envs.systems import system_of_task
 from sysid.procedure.run import run_procedure
-from sysid.report import Beat
+from sysid.report.progress import Beat
 
 Array = NDArray[np.float64]
 

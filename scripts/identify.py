@@ -10,7 +10,7 @@ import inspect
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -19,8 +19,8 @@ from softgym_envs.core.system import options_from_text
 from softgym_envs.envs.drawing import write_overlay
 from softgym_envs.systems import system
 from sysid import identify, identify_online, load
-from sysid.procedure.search import Diagnose
-from sysid.report import Beat, Seldom, as_flags
+from sysid.diagnostics.sentences import as_flags
+from sysid.report.progress import Beat, Seldom
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Args:
     online: bool = False  # Estimate row by row from the rows before, into online.csv (systems with complementarity).
     seed: int | None = None  # Seed of random starts and minibatches.
     max_iterations: int | None = None  # Most iterations of the method.
-    diagnose: Diagnose = "quick"  # Search for what the fit lacks: none; quick, at most as long as the fit; or full.
+    diagnose: Literal["none", "quick", "full"] = "quick"  # Search for what the fit lacks; quick: no longer than the fit.
     out: Path = Path("runs/fit")  # Folder of fit.toml, fit.json, report.html, and of a folder for each stage.
     gif: Path | None = None  # Draw the tracked points over the fitted robot into this .gif.
     resume: bool = False  # Resume an interrupted fit from the files in `out`.

@@ -11,15 +11,35 @@
 the data cannot tell apart end in a diagnostic instead of a number.
 """
 
-from .api import identify, identify_online, load, record
-from .diagnostics.sentences import Diagnostic
-from .fitting import METHODS
-from .fitting.mpec import mpec
-from .fitting.residual import fit_residual
-from .fitting.shooting import multiple_shooting
-from .fitting.simultaneous import simultaneous
-from .problem.problem import FitProblem
-from .procedure import Identification
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import identify, identify_online, load, record
+    from .diagnostics.sentences import Diagnostic
+    from .fitting.mpec import mpec
+    from .fitting.residual import fit_residual
+    from .fitting.shooting import multiple_shooting
+    from .fitting.simultaneous import simultaneous
+    from .fitting.table import METHODS
+    from .problem.problem import FitProblem
+    from .procedure.identification import Identification
+
+_MODULES = {
+    "METHODS": "fitting.table",
+    "Diagnostic": "diagnostics.sentences",
+    "FitProblem": "problem.problem",
+    "Identification": "procedure.identification",
+    "fit_residual": "fitting.residual",
+    "identify": "api",
+    "identify_online": "api",
+    "load": "api",
+    "mpec": "fitting.mpec",
+    "multiple_shooting": "fitting.shooting",
+    "record": "api",
+    "simultaneous": "fitting.simultaneous",
+}
+"""Public name -> module, imported when the name is first used: reading a file takes no fitting."""
 
 __all__ = [
     "METHODS",
@@ -35,3 +55,11 @@ __all__ = [
     "record",
     "simultaneous",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The public object of this name."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return found

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -22,16 +22,16 @@ from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.data.mapping import Mapping as ColumnMapping
+from softgym_envs.data.recordings import FPS, in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.data.recordings import flip_y as flipped
-from softgym_envs.data.recordings import in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.data.sensors import sensor_from_text
 from softgym_envs.systems import system as system_named
 
-from .fitting.online import HorizonResult
-from .procedure.identification import Identification
-from .procedure.job import FPS, Job
-from .procedure.search import Diagnose
-from .report.files import rows_in_words, save_rows
+if TYPE_CHECKING:
+    from .fitting.online import HorizonResult
+    from .procedure.identification import Identification
+    from .procedure.job import Job
+    from .procedure.search import Diagnose
 
 Given = Parameters | str | Path | None
 """Parameters, or a TOML file of them."""
@@ -253,6 +253,8 @@ def identify_online(
         OptionError: The system has no complementarity form, or there are several recordings.
     """
     found, simulator = _job(locals()).run_online()
+    from .report.files import rows_in_words, save_rows
+
     if announce is not None:
         announce(rows_in_words(found))
     if out is not None:
@@ -262,6 +264,8 @@ def identify_online(
 
 def _job(given: Mapping[str, Any]) -> Job:
     """The job of these arguments."""
+    from .procedure.job import Job  # imports every method
+
     plain = {name: tuple(value) for name, value in given.items() if name in ("free", "columns")}
     tables = {name: dict(given.get(name) or {}) for name in ("options", "settings", "noise")}
     out = None if given["out"] is None else Path(given["out"])

@@ -19,6 +19,8 @@ from .formats import RECORDINGS, format_of, read_table
 from .mapping import Mapping, z_up
 from .tables import Grid, Table, uniform_grid
 
+FPS = "fps"
+"""Key of a recording's metadata: frames per second, as the user states them."""
 UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 TURNED = "turned"

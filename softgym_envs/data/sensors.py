@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import Akima1DInterpolator
 
 from ..core.errors import DataError, OptionError
 from ..core.procedure import Procedure
@@ -96,6 +95,8 @@ class Sensor:
         """
         if self.rate == 0 and self.latency == 0:
             return recording
+        from scipy.interpolate import Akima1DInterpolator  # half of the import of `sysid`
+
         begin, end = recording.times[0], recording.times[-1]
         period = 1.0 / self.rate if self.rate else recording.period
         if recording.period > MAX_FRAME_GAP * period:

@@ -37,7 +37,7 @@ from .uncertainty import (
     correlation_in_time,
     quantile_95,
 )
-from .validation import open_loop, trace
+from .validation import NO_TRACE, open_loop, trace
 from .whiteness import Whiteness, whiteness
 
 FAINT = 0.3
@@ -82,8 +82,8 @@ def judge(
         problem: What was fitted.
         system: Segments and the final weights.
         ending: Where the method stopped.
-        compared: Whether to compute errors of predictions, which takes estimates of many initial states, and one-sided
-            bounds: not for a fit that is only a start, or that shows what another lacks.
+        compared: Whether to compute errors of predictions, which takes estimates of many initial states, one whole
+            prediction, and one-sided bounds: not for a fit that is only a start, or that shows what another lacks.
         scanned: Whether to scan the values that the model's own error allows (`.scan`).
         varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.model_form`).
         alike: What the model assumes to be alike in words -> effects of differences (`.model_form`).
@@ -145,7 +145,8 @@ def judge(
         posterior=_of_the_robot(problem, theta, covariance, found.null),
         noise=residual, noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), diagnostics=diagnostics(evidence), log=ending.log,
-        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters, view),
+        start_costs=ending.start_costs, converged=converged, open_loop=loop,
+        trace=trace(problem, parameters, view) if compared else NO_TRACE,
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, misfit=misfit(evidence), view=view, sensors=sensors_of(problem, residual),
     )  # fmt: skip

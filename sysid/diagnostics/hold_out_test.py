@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import fdtri
 
 from softgym_envs.core.errors import DataError, ShapeError
 from softgym_envs.core.simulator import Array
@@ -105,7 +105,7 @@ def _compared(
     if np.sum(along**2) > there.dof:
         return None
     left = _without_errors(there.residual * kept, along)
-    ratio, limit = left / there.dof / noise, float(stats.f.isf(RARE, there.dof, weighted.dof))
+    ratio, limit = left / there.dof / noise, float(fdtri(there.dof, weighted.dof, 1.0 - RARE))
     if ratio <= max(LEAST_RATIO**2, limit):
         return None
     shares = _by_column(ours * there.in_time**2) / np.maximum(_by_column(theirs * weighted.in_time**2), 1e-300)

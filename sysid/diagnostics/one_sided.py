@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import gammaincinv
 
 from softgym_envs.core.simulator import Array
 
@@ -102,7 +102,7 @@ class _Profile:
     @staticmethod
     def quantile(lost: int = 0) -> float:
         """Quantile of chi square where `lost` unknowns of the starts have no effect."""
-        return float(stats.chi2.ppf(STILL if lost else LEVEL, 1 + lost))
+        return 2.0 * float(gammaincinv((1 + lost) / 2, STILL if lost else LEVEL))  # quantile of chi square
 
 
 def one_sided(

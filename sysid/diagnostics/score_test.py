@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import fdtri
 
 from softgym_envs.core.simulator import Array
 
@@ -141,7 +141,7 @@ def _shares(asked: _Asked, least: float) -> dict[str, float]:
         if effects and k < dof:
             along = float(np.sum((basis.T @ residual) ** 2))
             rest = float(residual @ residual) - along
-            limit = float(stats.f.isf(ALARM / len(asked.effects), max(k, 1), dof - k))
+            limit = float(fdtri(max(k, 1), dof - k, 1.0 - ALARM / len(asked.effects)))
             shares[cause] = float(np.sqrt(along / max(k, 1) / max(rest / (dof - k), least) / limit))
     return shares
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from softgym_envs.core.parameters import ParameterSpec
 from softgym_envs.core.simulator import Array
@@ -27,7 +27,7 @@ from ..least_squares.levenberg import triangle
 RANK_TOLERANCE = 1e-9  # Singular values below this times the largest, of columns of unit length, are zero to rounding.
 TAKES_PART = 1e-2  # Share of a null direction's unit vector above which a parameter takes part in it.
 ALONE = 1e-9  # Share of a direction's information outside of one cluster, below which that cluster's residuals show no error.
-NORMAL = float(stats.norm.ppf(0.975))  # Standard deviations of a 95 % interval.
+NORMAL = 1.959963984540054  # Standard deviations of a 95 % interval.
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ def seen_combinations(found: Identifiability, specs: tuple[ParameterSpec, ...]) 
 
 def quantile_95(known_noise: bool, dof: int) -> float:
     """Half width of a 95 % interval in standard deviations: normal if the noise is known, else Student's t."""
-    return float(NORMAL if known_noise else stats.t.ppf(0.975, max(dof, 1)))
+    return float(NORMAL if known_noise else stdtrit(max(dof, 1), 0.975))
 
 
 def clustered_covariance(
@@ -205,7 +205,7 @@ def clustered_covariance(
     weight = within[:, :, None] * np.eye(count) - across @ np.swapaxes(across, 1, 2)
     squares = np.sum(weight**2, axis=(1, 2))
     freedom = np.trace(weight, axis1=1, axis2=2) ** 2 / np.where(squares > 0, squares, np.inf)
-    wider = stats.t.ppf(0.975, np.maximum(freedom, 1.0)) / quantile
+    wider = stdtrit(np.maximum(freedom, 1.0), 0.975) / quantile
     told = known @ seen @ white @ spread.T
     spread = spread * wider[:, None]
     return np.asarray(spread @ scores.T @ scores @ spread.T + variance * told.T @ told)

@@ -55,6 +55,10 @@ class Trace(NamedTuple):
     start: Array  # (T+1, ny) with the parameters before the fit.
 
 
+NO_TRACE = Trace("", np.zeros(0), (), *(np.zeros((0, 0)),) * 3)
+"""Trace of a fit that was read from a file, or that only shows what another lacks."""
+
+
 def open_loop(
     problem: FitProblem,
     parameters: Parameters,

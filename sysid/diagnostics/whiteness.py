@@ -33,8 +33,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import brentq
 
 from softgym_envs.core.simulator import Array
 
@@ -127,6 +125,9 @@ def _limit(residual: Array, project: Callable[[Array], Array], unit: bool) -> fl
 
 def _far_out(shape: tuple[int, ...], unit: bool) -> float:
     """Value that the largest z of (S, L', m) white residuals exceeds in a share `ALARM`, at most: the sum of all tails."""
+    from scipy import stats  # takes a third of a second to import, and few fits need it
+    from scipy.optimize import brentq
+
     count, length, columns = shape
     skewed = [skewness(count, length, weights_of(window, unit)) for window in WINDOWS if window < length]
     if not skewed:
@@ -136,6 +137,8 @@ def _far_out(shape: tuple[int, ...], unit: bool) -> float:
 
 def gamma_limit(drawn: Array, alarm: float) -> float:
     """Value that a share `alarm` exceeds in the gamma distribution (Pearson's type III) with the moments of (D,)."""
+    from scipy import stats
+
     return float(stats.pearson3.isf(alarm, stats.skew(drawn), drawn.mean(), drawn.std()))
 
 

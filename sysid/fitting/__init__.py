@@ -1,5 +1,1 @@
-"""Methods that identify parameters; `METHODS` lists those that return a `FitResult`."""
-
-from .table import METHODS, Method, method_of
-
-__all__ = ["METHODS", "Method", "method_of"]
+"""Methods that identify parameters; `.table.METHODS` lists those that return a `FitResult`."""

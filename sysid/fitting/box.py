@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 
 from softgym_envs.core.simulator import Array
 
@@ -94,6 +93,8 @@ def _center(A: Array, b: Array) -> tuple[Array, bool] | None:
     cost = np.zeros(A.shape[1] + 1)
     cost[-1] = -1.0
     bounds = [(None, None)] * A.shape[1] + [(None, 1e3)]
+    from scipy.optimize import linprog
+
     found = linprog(cost, np.column_stack([scaled, norms])[rows], b[rows], bounds=bounds, method="highs")
     return (found.x[:-1] / size, bool(found.x[-1] > 0.0 and (b[~rows] >= 0.0).all())) if found.success else None
 

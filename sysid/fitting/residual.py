@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.optimize import minimize
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
@@ -173,6 +172,8 @@ class _Training:
                 callback(log[-1])
             if len(log) - best.iteration > self.options.patience:
                 raise StopIteration
+
+        from scipy.optimize import minimize
 
         options = {"maxiter": self.options.iterations, "maxcor": 30}
         minimize(objective, weights, jac=True, method="L-BFGS-B", callback=watch, options=options)

@@ -21,7 +21,6 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import Array
@@ -354,6 +353,8 @@ def _bounded(rows: Array, damping: Array, lower: Array, upper: Array) -> Array:
     p = len(damping)
     if p == 0:
         return np.zeros(0)
+    from scipy.optimize import lsq_linear
+
     # In units of the damping all columns are comparable: BVLS then decides activity well.
     matrix = np.vstack([rows[:, :p], np.diag(damping)]) / damping
     target = np.concatenate([-rows[:, p], np.zeros(p)])

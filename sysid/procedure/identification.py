@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from softgym_envs.core.errors import FileFormatError
 from softgym_envs.core.files import read_json, write_atomically, write_json
 from softgym_envs.core.parameters import Parameters
@@ -20,7 +18,7 @@ from ..diagnostics.prediction_intervals import Band
 from ..diagnostics.result import Estimate, FitResult
 from ..diagnostics.sentences import Diagnostic
 from ..diagnostics.uncertainty import Combination
-from ..diagnostics.validation import HorizonError, Trace
+from ..diagnostics.validation import NO_TRACE, HorizonError
 from ..least_squares.levenberg import FitIteration
 from ..problem.interface import Sensors
 from ..problem.recording_parameters import RecordingParameters
@@ -183,7 +181,6 @@ def loaded(folder: Path, kind: type[Parameters]) -> FitResult:
     Raises:
         FileFormatError: No such files, or damaged ones.
     """
-    none: Any = np.zeros((0, 0))
     document, parameters = read_json(folder / "fit.json"), kind.load(folder / FIT)
     try:
         plain: dict[str, Any] = {f.name: document[f.name] for f in fields(FitResult) if f.name in PLAIN}
@@ -195,7 +192,7 @@ def loaded(folder: Path, kind: type[Parameters]) -> FitResult:
             noise=_numbers(document["noise"]), singular_values=tuple(map(float, document["singular_values"])),
             start_costs=tuple(map(float, document["start_costs"])), view=RecordingParameters(**_numbers(document["view"])),
             sensors=Sensors(_numbers(document["sensors"]["noise"]), float(document["sensors"]["rate"])),
-            trace=Trace("", np.zeros(0), (), none, none, none),
+            trace=NO_TRACE,
             spec=SimulatorSpec.read(folder / FIT) or SimulatorSpec("", 0.0),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

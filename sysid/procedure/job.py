@@ -22,7 +22,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.system import System
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from softgym_envs.data.recordings import IRREGULAR, TURNED, UNWRAPPED, in_order_of
+from softgym_envs.data.recordings import FPS, IRREGULAR, TURNED, UNWRAPPED, in_order_of
 from softgym_envs.systems import system as system_named
 
 from ..diagnostics.result import FitResult
@@ -37,7 +37,6 @@ from .search import Diagnose
 from .stage import CHECKPOINT, Interrupted, fit_stage
 from .stage_problem import stage_problem
 
-FPS = "fps"  # Key of a recording's metadata: frames per second, as the user states them.
 OF_ONE_STAGE = ("settings", "columns", "noise", "free_initial", "free_motion", "seed")
 """Arguments that a procedure sets itself, stage by stage."""
 

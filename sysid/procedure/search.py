@@ -1,7 +1,7 @@
 """The search for what a fit lacks, candidate by candidate, within a budget of processor time.
 
-`diagnose`: "none" tries no candidate, "quick" tries as many as take no longer than the fit did, "full" tries all. What may
-forbid to use the parameters is tried by "quick" in any case.
+`diagnose`: "none" tries no candidate, "quick" stops at a deadline, so that all diagnostics together take no longer than the fit
+did, "full" tries all. What may forbid to use the parameters is tried first.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ..problem.deadline import OutOfTime, until
 
 T = TypeVar("T")
 Diagnose = Literal["none", "quick", "full"]
+SHARE = 0.8
+"""Share of the fit's time for the candidates of "quick": the rest is for prediction intervals and for the last prediction."""
 
 
 class Search:
@@ -26,7 +28,7 @@ class Search:
         if diagnose not in get_args(Diagnose):
             raise OptionError(f"`diagnose` is {shown(diagnose)}, allowed are {', '.join(map(repr, get_args(Diagnose)))}")
         self.begun = time.process_time()
-        self.end = {"none": 0.0, "quick": self.begun + spent, "full": float("inf")}[diagnose]
+        self.end = {"none": 0.0, "quick": self.begun + SHARE * spent, "full": float("inf")}[diagnose]
         self.say, self.count, self.planned = say, 0, 0
         self.done: list[str] = []
         """Candidates that were tried."""
@@ -42,17 +44,14 @@ class Search:
         """Announce further candidates."""
         self.planned += count
 
-    def tried(
-        self, what: str, attempt: Callable[[], T], why: str = "the model does not explain the data", *, always: bool = False
-    ) -> T | None:
-        """Result of an attempt; None if there is no time for it. `always`: "quick" does not limit it."""
+    def tried(self, what: str, attempt: Callable[[], T], why: str = "the model does not explain the data") -> T | None:
+        """Result of an attempt; None if there is no time for it."""
         self.count += 1
         now = time.process_time()
-        end = float("inf") if always and self.end > 0.0 else self.end
-        if now < end:
+        if now < self.end:
             self.say(f"{why}; trying {what} ({self.count} of {max(self.planned, self.count)}{self._left(now)})")
             try:
-                with until(end):
+                with until(self.end):
                     found = attempt()
                 self.done.append(what)
                 return found

@@ -135,7 +135,7 @@ def _asked(
     search = Search(diagnose, time.process_time() - begun, say)
     finer = procedure.steps.finer is not None and not result.explained
     if suspicious(problem, result):
-        result = search.tried("other labels", lambda: unmasked(problem, result), always=True) or result
+        result = search.tried("other labels", lambda: unmasked(problem, result)) or result
     by_step = result
     if finer and result.usable:
         by_step = search.tried("finer steps", lambda: blamed(procedure, problem, result, say)) or result

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import ROOT, load_script
 
-from sysid.report import Beat
+from sysid.report.progress import Beat
 
 PEAK = """\
 import resource, subprocess, sys

@@ -24,9 +24,9 @@ from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
 from sysid.least_squares.levenberg import FitIteration, LevenbergOptions, LevenbergState
 from sysid.problem.recording_parameters import RecordingParameters
 from sysid.procedure.identification import loaded
-from sysid.report import Seldom
 from sysid.report.files import save
 from sysid.report.page import render
+from sysid.report.progress import Seldom
 
 
 @pytest.mark.parametrize("after", [3, 9, 14])

@@ -26,7 +26,7 @@ from sysid.fitting.online import HorizonOptions, online
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.problem.problem import Measurement
-from sysid.report import rows_in_words
+from sysid.report.files import rows_in_words
 
 pytest.importorskip("casadi")
 from softgym_envs.systems.rigid.symbolic import complementarity_form

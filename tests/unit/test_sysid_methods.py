@@ -13,8 +13,8 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.procedure import Procedure
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem
-from sysid.fitting import Method, method_of
 from sysid.fitting.innovations import InnovationOptions, _relaxed, innovations, minimised
+from sysid.fitting.table import Method, method_of
 from sysid.least_squares.levenberg import LevenbergOptions, StopReason
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)

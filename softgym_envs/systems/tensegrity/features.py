@@ -17,9 +17,9 @@ from ...core.simulator import Array
 from ...core.task import Entry
 from ...engines.numba.engine import kernel
 from ...engines.warp.row_kernel import RowKernel
+from .heights import height_at
 from .model import TensegrityModel
 from .task_kernels import COM_X, COM_Y, COM_Z, GROUND, HEIGHT, HX, HY, NODE, OBSERVE, SCALE
-from .terrain import height_at
 
 SPEED_BOUND = 50.0
 """[m/s] Observed velocities are clipped here."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import theilslopes
 
 from ...core import lie
 from ...core.errors import DataError, OptionError
@@ -240,6 +239,8 @@ def _line(times: Array, values: Array) -> tuple[float, float]:
         return float("nan"), float("nan")
     if seen.sum() == 1:
         return float(values[seen][0]), 0.0
+    from scipy.stats import theilslopes
+
     slope = float(theilslopes(values[seen], times[seen]).slope)
     return float(np.median(values[seen] - slope * (times[seen] - times[0]))), slope
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from ...core.errors import StructureError
 from ...core.simulator import Array
-from ...engines.numba.engine import inner, kernel
 
 
 class HeightField(NamedTuple):
@@ -91,9 +90,11 @@ class Terrain:
 
     def height(self, x: Array, y: Array, scale: Array | float = 1.0) -> Array:
         """Ground height [m] at points x, y [m] (any shape, alike), NaN at NaN; `scale` multiplies the height field."""
+        from .heights import heights  # loads Numba
+
         points = np.broadcast_arrays(np.asarray(x, dtype=np.float64), y, scale)
         found = np.empty(points[0].shape)
-        _heights(self.field, *(np.ravel(part).astype(np.float64) for part in points), found.reshape(-1))
+        heights(self.field, *(np.ravel(part).astype(np.float64) for part in points), found.reshape(-1))
         return found
 
     def normal(self, x: Array, y: Array, scale: Array | float = 1.0) -> Array:
@@ -122,23 +123,3 @@ class Terrain:
         along_x, along_y = h[1:] - h[:-1], h[:, 1:] - h[:, :-1]
         parts = h[:-1, :-1], along_x[:, :-1], along_y[:-1], along_y[1:] - along_y[:-1]
         return np.ascontiguousarray(np.stack(parts, axis=-1).reshape(-1, 4))
-
-
-@inner
-def height_at(field, x, y, scale):  # type: ignore[no-untyped-def]
-    """Ground height [m] at x, y [m]. Bilinear within a cell: z = a + b s + (c + d s) t, with s and t in [0, 1]."""
-    last_x, last_y, cells = field.last_x, field.last_y, field.cells
-    s, t = x * field.per_cell + 0.5 * (last_x + 1.0), y * field.per_cell + 0.5 * (last_y + 1.0)
-    if np.isnan(s) or np.isnan(t):
-        return s + t
-    s, t = min(max(s, 0.0), last_x + 1.0), min(max(t, 0.0), last_y + 1.0)
-    i, j = int(min(s, last_x)), int(min(t, last_y))
-    k = i * (int(last_y) + 1) + j
-    s, t = s - i, t - j
-    return x * field.rise + scale * (cells[k, 0] + cells[k, 1] * s + (cells[k, 2] + cells[k, 3] * s) * t)
-
-
-@kernel
-def _heights(field, x, y, scale, found):  # type: ignore[no-untyped-def]
-    for k in range(len(x)):
-        found[k] = height_at(field, x[k], y[k], scale[k])

@@ -16,7 +16,6 @@ import numpy as np
 
 from ...core.errors import StructureError
 from ...core.simulator import Array
-from .segments import point_distances, segment_distances
 
 MAX_VERTICES = 16
 
@@ -73,6 +72,8 @@ class Polygon:
         """Signed distance of points (..., 2) in the shape's frame [m]: to the nearest edge; inside, minus that depth."""
         points = np.asarray(points, dtype=np.float64)
         found = np.empty(points.shape[:-1])
+        from .segments import point_distances  # loads Numba
+
         point_distances(np.array(self.vertices), _rows(points), found.reshape(-1))
         return found
 
@@ -154,6 +155,8 @@ def segment_distance(shape: Shape, a: Array, b: Array) -> Array:
         return np.minimum(shape.distance(a), shape.distance(b))
     corners, radius = (np.zeros((1, 2)), shape.radius) if isinstance(shape, Circle) else (np.array(shape.vertices), 0.0)
     found = np.empty(a.shape[:-1])
+    from .segments import segment_distances
+
     segment_distances(corners, _rows(a), _rows(b), found.reshape(-1))
     return found - radius
 

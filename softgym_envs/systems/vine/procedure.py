@@ -12,8 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import make_smoothing_spline
-from scipy.stats import theilslopes
 
 from ...core.errors import DataError, MissingDependencyError, OptionError
 from ...core.parameters import Parameters
@@ -225,6 +223,8 @@ def _smooth(times: Array, lengths: Array) -> Array:
     """Smooth lengths (T+1,) by a cross-validated cubic spline, once more without those far off it."""
     if len(times) < LEAST_OF_SPLINE:
         return np.asarray(np.polyval(np.polyfit(times, lengths, 1), times))
+    from scipy.interpolate import make_smoothing_spline
+
     found = make_smoothing_spline(times, lengths)(times)
     off = np.abs(lengths - found)
     near = off <= max(LENGTH_OUTLIER * float(np.median(off)), LEAST)
@@ -257,6 +257,8 @@ def _points(picks: list[tuple[str, int, int]], trajectory: Trajectory, rows: int
 
 def _without_strays(times: Array, points: Array) -> Array:
     """Points of the first rows (rows, P, 2), NaN where one is far from the line that it moves along (Theil 1950, Sen 1968)."""
+    from scipy.stats import theilslopes
+
     found = points.copy()
     for point in np.moveaxis(found, 1, 0):
         for column in point.T:
