@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import identify, identify_online, load, record
+    from .api import identify, identify_online, load, record, track
     from .diagnostics.sentences import Diagnostic
     from .fitting.mpec import mpec
     from .fitting.residual import fit_residual
@@ -38,6 +38,7 @@ _MODULES = {
     "multiple_shooting": "fitting.shooting",
     "record": "api",
     "simultaneous": "fitting.simultaneous",
+    "track": "api",
 }
 """Public name -> module, imported when the name is first used: reading a file takes no fitting."""
 
@@ -54,6 +55,7 @@ __all__ = [
     "multiple_shooting",
     "record",
     "simultaneous",
+    "track",
 ]
 
 

@@ -21,6 +21,7 @@ from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.data.film import track as track
 from softgym_envs.data.mapping import Mapping as ColumnMapping
 from softgym_envs.data.recordings import FPS, in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.data.recordings import flip_y as flipped

@@ -159,8 +159,9 @@ def read_points_csv(
 def points_over_time(
     table: Table, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
 ) -> Trajectory:
-    """Tracked points in long form: `time [s], point, x [mm], y [mm]` (and `z [mm]`), one line per point and time.
+    """Tracked points in long form: `time [s], point, x [mm], y [mm]`, one line per point and time.
 
+    Two or three of x, y and z are given. A column `confidence` is not used: leave out points that are not certain.
     Lines may come in any order; a point that is not there at a time, and a frame that is not there at all, become NaN.
     Values are named `point3.x` for a point called 3, `tip.x` for one called tip. Columns stand in the natural order of these
     names (point2, point10, tip), wherever a point first appears. Axes are those of the file; see `flip_y`.
@@ -179,10 +180,11 @@ def points_over_time(
     path = table.path
     points = table.column("point")
     axes = [axis for axis in ("x", "y", "z") if axis in table.names]
-    unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z"})
-    if unknown or axes not in (["x", "y"], ["x", "y", "z"]):
+    unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z", "confidence"})
+    if unknown or len(axes) < 2:
         raise FileFormatError(
-            f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps z (or frame for time)"
+            f"{path} has columns {', '.join(table.names)}; expected time (or frame), point, two or "
+            "three of x, y, z, and perhaps confidence"
         )
     frames, inverse = np.unique(table.times(fps), return_inverse=True)
     grid = uniform_grid(frames, where=path, fps=fps)
