@@ -24,7 +24,7 @@ from scipy.optimize import least_squares
 
 import sysid
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.files import provenance, write_atomically, write_json
+from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.data.film import Tracked
 from softgym_envs.rendering import Camera, PygameRenderer, Scene, write_png
@@ -198,18 +198,18 @@ def loop(seed: int) -> Made:
         angles, _ = model.relax(arms, np.repeat(values, len(arms), axis=0))
         return np.hstack([angles, np.zeros_like(angles)])
 
-    truth = states(right["theta_stiffness"])
+    resting = states(right["theta_stiffness"])
     clamp = model.tree_constants(LoopParameters().to_matrix(1))[0, [PARAMETERS.index(name) for name in CLAMP[:3]]]
-    middle = 0.5 * (clamp + hand(model, truth[0]))
+    middle = 0.5 * (clamp + hand(model, resting[0]))
     view = View.drawn(Camera(tuple(middle.tolist()), 8.0, 0.25 * np.pi, 0.0, 0.16), rng)
 
     def pixels(rows: np.ndarray) -> np.ndarray:
         return np.array([_around(view, _corners(model, row, clamp)) for row in rows])
 
     right_parameters = LoopParameters(**right)
-    scenes = [replace(loop_scene(model, row, right_parameters), legend=None) for row in truth]
+    scenes = [replace(loop_scene(model, row, right_parameters), legend=None) for row in resting]
     across = 0.3 * np.array([-1.0, 1.0, 0.0]) / np.sqrt(2.0)
-    film = shown(view, "loop", scenes, pixels(truth), np.array([clamp - across, clamp + across]), clamp, rng)
+    film = shown(view, "loop", scenes, pixels(resting), np.array([clamp - across, clamp + across]), clamp, rng)
 
     def fit(tracked: bool) -> dict[str, float]:
         seen = np.where((film.found.confidence >= 0.5)[..., None], film.found.pixels, np.nan) if tracked else film.exact
@@ -341,8 +341,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main(args: Args) -> None:
-    """Track and fit; files are written after every film."""
-    rows: list[dict[str, Any]] = []
+    """Track and fit; files are written after every film, and keep the films of other systems."""
+    numbers = OUT / "numbers.json"
+    films = read_json(numbers)["films"] if numbers.exists() else []
+    rows: list[dict[str, Any]] = [row for row in films if row["system"] not in args.systems]
     pictures: dict[str, np.ndarray] = {}
     for name in args.systems:
         for seed in range(args.seed, args.seed + args.films):
@@ -350,7 +352,7 @@ def main(args: Args) -> None:
             rows.append(row)
             pictures.setdefault(name, picture)
             print(row, flush=True)
-            write_json(OUT / "numbers.json", {"provenance": provenance(), "films": rows})
+            write_json(numbers, {"provenance": provenance(), "films": rows})
             write_atomically(OUT / "table.md", table(rows).encode())
     write_png(OUT / "frames.png", np.concatenate(list(pictures.values()), axis=1)[::2, ::2])
 

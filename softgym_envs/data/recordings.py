@@ -183,8 +183,8 @@ def points_over_time(
     unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z", "confidence"})
     if unknown or len(axes) < 2:
         raise FileFormatError(
-            f"{path} has columns {', '.join(table.names)}; expected time (or frame), point, two or "
-            "three of x, y, z, and perhaps confidence"
+            f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps "
+            "z (or frame for time); two of x, y, z suffice, and confidence is allowed"
         )
     frames, inverse = np.unique(table.times(fps), return_inverse=True)
     grid = uniform_grid(frames, where=path, fps=fps)
