@@ -6,6 +6,7 @@
     fit = sysid.identify("vine", data)
     print(fit.summary())
     fit.save("fit.toml")  # for gym.make(..., params="fit.toml")
+    print(sysid.predict(fit, sysid.load("another.csv")).summary())
 
 `FitProblem` and the methods (`METHODS`) are for simulators of your own. Bad recordings end in a `DataError`; parameters that
 the data cannot tell apart end in a diagnostic instead of a number.
@@ -15,7 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import identify, identify_online, load, record, track
+    from .api import identify, identify_online, load, predict, record, track
+    from .diagnostics.predictions import Predictor
     from .diagnostics.sentences import Diagnostic
     from .fitting.mpec import mpec
     from .fitting.residual import fit_residual
@@ -24,18 +26,22 @@ if TYPE_CHECKING:
     from .fitting.table import METHODS
     from .problem.problem import FitProblem
     from .procedure.identification import Identification
+    from .procedure.prediction import Prediction
 
 _MODULES = {
     "METHODS": "fitting.table",
     "Diagnostic": "diagnostics.sentences",
     "FitProblem": "problem.problem",
     "Identification": "procedure.identification",
+    "Prediction": "procedure.prediction",
+    "Predictor": "diagnostics.predictions",
     "fit_residual": "fitting.residual",
     "identify": "api",
     "identify_online": "api",
     "load": "api",
     "mpec": "fitting.mpec",
     "multiple_shooting": "fitting.shooting",
+    "predict": "api",
     "record": "api",
     "simultaneous": "fitting.simultaneous",
     "track": "api",
@@ -47,12 +53,15 @@ __all__ = [
     "Diagnostic",
     "FitProblem",
     "Identification",
+    "Prediction",
+    "Predictor",
     "fit_residual",
     "identify",
     "identify_online",
     "load",
     "mpec",
     "multiple_shooting",
+    "predict",
     "record",
     "simultaneous",
     "track",

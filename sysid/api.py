@@ -1,4 +1,4 @@
-"""The jobs of a user of `sysid`: `record`, `load`, `identify`. The subcommands `record` and `identify` call them.
+"""The jobs of a user of `sysid`: `record`, `load`, `identify`, `predict`. The subcommands of these names call them.
 
 A system is named as in `softgym_envs.systems`: "vine", or "package.module:SYSTEM" of your own.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.files import provenance
 from softgym_envs.core.parameters import Parameters, warn_of_file
 from softgym_envs.core.procedure import EXPERIMENT, Procedure
 from softgym_envs.core.simulator import check_number
@@ -29,9 +30,11 @@ from softgym_envs.data.sensors import sensor_from_text
 from softgym_envs.systems import system as system_named
 
 if TYPE_CHECKING:
+    from .diagnostics.predictions import Predictor
     from .fitting.online import HorizonResult
     from .procedure.identification import Identification
     from .procedure.job import Job
+    from .procedure.prediction import Prediction
     from .procedure.search import Diagnose
 
 Given = Parameters | str | Path | None
@@ -261,6 +264,35 @@ def identify_online(
     if out is not None:
         save_rows(found, simulator.state_names, Path(out) / "online.csv")
     return found
+
+
+def predict(fit: Identification | str | Path | Predictor, data: Sequence[Trajectory], *, system: str = "") -> Prediction:
+    """Predict new recordings by a fit, beside standing still and constant velocity.
+
+    Predictions over 0.1, 0.25, 0.5 and 1 s begin every quarter of a second, where the recording is long enough, and one goes on
+    to the end. They know the commands. They start from measured states, or where these are noisy or measured in part from ones
+    estimated from the rows before.
+
+    Args:
+        fit: A fit, its fit.toml or folder, or a `Predictor`: a model of your own.
+        data: Recordings of `load` or `record` that were not fitted.
+        system: "package.module:SYSTEM" of a system that is not on the list.
+
+    Raises:
+        FileFormatError: There is no such fit.
+        OptionError: The recordings are of another system.
+        DataError: The recordings cannot be used; the message says why.
+    """
+    from .diagnostics.predictions import Predictor, compared, label
+    from .procedure.prediction import Prediction, by_fit
+
+    if not len(data):
+        raise OptionError("`data` is empty: give one recording or more")
+    if not isinstance(fit, Predictor):
+        return by_fit(fit, data, system)
+    found = compared([(recording, fit) for recording in data], data[0].names, data[0].units)
+    names = tuple(label(recording, place) for place, recording in enumerate(data))
+    return Prediction(found.errors(), (), "", names, provenance(), found)
 
 
 def _job(given: Mapping[str, Any]) -> Job:

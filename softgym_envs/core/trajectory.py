@@ -30,6 +30,8 @@ from .resampling import regridded
 from .simulator import Array, Simulator, check_array
 from .units import SI_UNITS
 
+FILE = "file"
+"""Key of a recording's metadata: the name of the file that it was read from."""
 UNKNOWN: Array = np.zeros((0, 0))
 """Commands before a recording's first row, if unknown."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import DataError, FileFormatError
 from ..core.simulator import Array
-from ..core.trajectory import UNKNOWN, Trajectory, TrajectorySet, means_between
+from ..core.trajectory import FILE, UNKNOWN, Trajectory, TrajectorySet, means_between
 from .formats import RECORDINGS, format_of, read_table
 from .mapping import Mapping, z_up
 from .tables import Grid, Table, uniform_grid
@@ -298,13 +298,15 @@ def read_recordings(
             inside = TrajectorySet.load(path)
             if not len(inside):
                 raise FileFormatError(f"{path} holds no recordings")
-            found += inside
+            numbers = [f" [{place + 1}]" if len(inside) > 1 else "" for place in range(len(inside))]
+            found += [_named(each, f"{path.name}{number}") for each, number in zip(inside, numbers, strict=True)]
             continue
         table = tables[path]
         long = "point" in table.names
         points += [len(found)] if long else []
         read = (points_over_time if long else wide)(table, meters_per_pixel=meters_per_pixel, fps=fps)
-        found.append(_turned(read, table.up, stated=mapping is not None and mapping.up is not None))
+        turned = _turned(read, table.up, stated=mapping is not None and mapping.up is not None)
+        found.append(_named(turned, path.name))
     for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):
         found[place] = aligned
     return tuple(found)
@@ -340,6 +342,11 @@ def _turned(recording: Trajectory, up: str, *, stated: bool) -> Trajectory:
     """The recording with z up, and a word about it in its metadata."""
     found = z_up(recording, up, needed=stated)
     return found if found is recording else replace(found, metadata={**found.metadata, TURNED: up})
+
+
+def _named(recording: Trajectory, name: str) -> Trajectory:
+    """The recording with the name of its file."""
+    return replace(recording, metadata={**recording.metadata, FILE: name})
 
 
 def in_order_of(first: Trajectory, other: Trajectory) -> Trajectory:

@@ -24,7 +24,7 @@ from ..problem.recording_parameters import RecordingParameters
 from .prediction_intervals import Band
 from .sentences import Diagnostic, Severity
 from .uncertainty import Combination
-from .validation import HorizonError, Trace
+from .validation import ROLES, HorizonError, Trace, source_of
 
 
 @dataclass(frozen=True)
@@ -249,10 +249,21 @@ def provenance_of(problem: FitProblem) -> dict[str, str]:
     }
     return provenance(
         **parts,
+        files=_files(problem),
         recordings=" + ".join(str(len(part)) for part in problem.split) + " (train + validation + test)",
         steps=" + ".join(str(part.num_steps) for part in problem.split) + " (train + validation + test)",
         simulator=f"{type(problem.simulator).__name__}, dt = {problem.simulator.dt:g} s, {substeps} substeps",
     )
+
+
+def _files(problem: FitProblem) -> str:
+    """Files, or else experiments, of all recordings, with their roles.
+
+    Several recordings of one file, or of one experiment, are named once.
+    """
+    parts = zip(ROLES.values(), problem.split, strict=True)
+    named = [(role, dict.fromkeys(filter(None, map(source_of, part)))) for role, part in parts]
+    return "; ".join(f"{role}: {', '.join(sources)}" for role, sources in named if sources)
 
 
 def _scalars(parameters: Parameters) -> dict[str, float]:

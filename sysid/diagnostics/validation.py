@@ -16,9 +16,9 @@ import numpy as np
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.procedure import Measurement
+from softgym_envs.core.procedure import EXPERIMENT, Measurement
 from softgym_envs.core.simulator import Array
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import FILE, Trajectory, TrajectorySet
 
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
@@ -28,6 +28,8 @@ from .initial_state import followed_whole, predicted, rows_of_start, rows_unknow
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)  # Horizons [s].
 WINDOWS, ESTIMATED = 10, 4
 """Largest number of starts per recording: recorded ones; estimated ones (over all recordings if states are in part)."""
+ROLES = {"train": "fitted", "validation": "held out for validation", "test": "held out"}
+"""Part of the data -> its name for people."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,16 @@ class HorizonError:
 class Trace(NamedTuple):
     """One recording with its open-loop prediction."""
 
-    label: str
+    label: str  # File or experiment, and whether it was fitted.
     times: Array  # (T+1,) [s] since the recording began.
     names: tuple[str, ...]
+    units: tuple[str, ...]
     measured: Array  # (T+1, ny)
     fitted: Array  # (T+1, ny)
     start: Array  # (T+1, ny) with the parameters before the fit.
 
 
-NO_TRACE = Trace("", np.zeros(0), (), *(np.zeros((0, 0)),) * 3)
+NO_TRACE = Trace("", np.zeros(0), (), (), *(np.zeros((0, 0)),) * 3)
 """Trace of a fit that was read from a file, or that only shows what another lacks."""
 
 
@@ -180,14 +183,21 @@ def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Ar
 def trace(problem: FitProblem, parameters: Parameters, view: RecordingParameters | None = None) -> Trace:
     """The first test (else validation, else train) recording with its open-loop prediction to the end; see `open_loop`."""
     parts = (("test", problem.split.test), ("validation", problem.split.validation), ("train", problem.split.train))
-    label, trajectories = next((label, t) for label, t in parts if len(t))
+    part, trajectories = next((name, t) for name, t in parts if len(t))
     pair, columns = _pair(problem, parameters, view), []
     trajectory = _known(pair, trajectories[0])
     for viewed, parameter_values in pair:
         states, _ = followed_whole(viewed, parameter_values, trajectory)
         columns.append(_seen_by(viewed)(states))
     times = trajectory.times + trajectory.period * trajectory.late - trajectories[0].times[0]
-    return Trace(label, times, problem.column_names, problem.values(trajectory), columns[0], columns[1])
+    label = ", ".join(filter(None, (source_of(trajectories[0]), ROLES[part])))
+    units = quantities(problem.simulator, problem.column_names, problem.column_units)
+    return Trace(label, times, problem.column_names, units, problem.values(trajectory), columns[0], columns[1])
+
+
+def source_of(recording: Trajectory) -> str:
+    """File or experiment of a recording; "" if it names none."""
+    return recording.metadata.get(FILE) or recording.metadata.get(EXPERIMENT) or recording.metadata.get("source", "")
 
 
 def held_out(errors: tuple[HorizonError, ...]) -> tuple[HorizonError, ...]:

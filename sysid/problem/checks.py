@@ -94,6 +94,19 @@ def check_data(problem: Checked) -> None:
     check_labels(problem)
 
 
+def check_recordings(problem: Checked) -> None:
+    """Checks of recordings that are only predicted: columns, time base, missing and repeated rows, limits, units.
+
+    Raises:
+        DataError: The recordings cannot be used.
+    """
+    _check_columns(problem)
+    for index, trajectory in enumerate(problem.split.train):
+        _check_recording(problem, f"recording {index + 1}", trajectory)
+    if _travel(problem) > 0.0:
+        check_units(problem)
+
+
 def _check_columns(problem: Checked) -> None:
     there, states = problem.split.train.names, problem.simulator.state_names
     wanted = problem.measurement.names if problem.measurement is not None else problem.measured
@@ -179,16 +192,21 @@ def _check_repeats(problem: Checked, where: str, trajectory: Trajectory) -> None
 
 def _check_excitation(problem: Checked) -> None:
     train = problem.split.train
-    values = [problem.values(trajectory) for trajectory in train]
-    size = max(float(np.nanmax(np.abs(v), initial=0.0)) for v in values)
-    travel = max(float(np.nanmax(np.nanmax(v, axis=0) - np.nanmin(v, axis=0))) for v in values)
-    if travel <= 1e-9 * size or travel == 0:
+    if _travel(problem) == 0.0:
         raise DataError("nothing moves in the training recordings: zero excitation identifies no constant")
     if problem.simulator.nu and not problem.free_motion and all(np.ptp(problem.controls(t), axis=0).max() == 0 for t in train):
         raise DataError(
             "the controls never change in the training recordings, so they excite nothing; record with varied controls, or say "
             "`free_motion=True` if these are throws or releases"
         )
+
+
+def _travel(problem: Checked) -> float:
+    """Largest range of a column in a recording; 0 where it is rounding."""
+    values = [problem.values(trajectory) for trajectory in problem.split.train]
+    size = max(float(np.nanmax(np.abs(v), initial=0.0)) for v in values)
+    travel = max(float(np.nanmax(np.nanmax(v, axis=0) - np.nanmin(v, axis=0))) for v in values)
+    return travel if travel > 1e-9 * size else 0.0
 
 
 def _check_measurement(problem: Checked) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 from softgym_envs.data.page import BLUE, GREY, INK, ORANGE, embed, new_figure, plain_axes, render_page
 
 from ..diagnostics.result import Estimate, FitResult
+from ..diagnostics.validation import held_out
+from .figures import Curve, Line, horizons, residuals, traces
 
 
 def render(*results: FitResult) -> str:
@@ -20,7 +22,12 @@ def render(*results: FitResult) -> str:
         MissingDependencyError: matplotlib or jinja2 is not installed.
     """
     fits = [(each, {name: embed(figure) for name, figure in figures(each).items()}) for each in results]
-    return render_page(Path(__file__).parent / "templates" / "report.html", fits=fits, n=number)
+    return render_page(Path(__file__).parent / "templates" / "report.html", fits=fits, n=number, words=in_words, source=_source)
+
+
+def _source(result: FitResult, name: str) -> str:
+    """What is declared of a parameter, for people."""
+    return {**result.view.specs(), **result.parameters.specs()}[name].source
 
 
 def number(value: float, digits: int = 5) -> str:
@@ -36,8 +43,29 @@ def number(value: float, digits: int = 5) -> str:
 
 def figures(result: FitResult) -> dict[str, Any]:
     """Every plot of the page by name."""
-    plots = {"intervals": _intervals, "trace": _trace, "horizon": _horizon, "cost": _cost, "correlation": _correlation}
-    return {name: draw(result) for name, draw in plots.items() if name != "trace" or len(result.trace.names)}
+    plots = {"intervals": _intervals, "cost": _cost, "correlation": _correlation}
+    plots |= {"trace": _trace, "residuals": _residuals} if len(result.trace.names) else {}
+    plots |= {"horizon": _horizon} if result.open_loop else {}
+    return {name: draw(result) for name, draw in plots.items()}
+
+
+def in_words(estimate: Estimate) -> str:
+    """What a fit says of a parameter, without numbers for one that is not identifiable."""
+    low, high = estimate.interval
+    if estimate.hidden:
+        return "not identifiable: the data hardly show it"
+    if estimate.at_bound:
+        return f"at its {estimate.at_bound} bound: it may lie beyond"
+    if estimate.assumed:
+        return "mostly as known before: the data say little"
+    size, half = abs(estimate.value), 0.5 * (high - low)
+    known = f"known to {100 * half / size:.2g} %" if half < size else "sign and size are uncertain"
+    if low <= estimate.start <= high:
+        return f"as before within its interval; {known}"
+    ratio = estimate.value / estimate.start if estimate.start else 0.0
+    if not 0.1 < ratio < 10.0:
+        return f"changed; {known}"
+    return f"{100 * abs(ratio - 1.0):.2g} % {'larger' if ratio > 1.0 else 'smaller'} than before; {known}"
 
 
 def _intervals(result: FitResult) -> Any:
@@ -74,71 +102,32 @@ def _placer(result: FitResult, estimate: Estimate) -> Any:
 
 
 def _trace(result: FitResult) -> Any:
-    """Plot the six columns that move most, measured and predicted."""
+    """Plot recorded columns, and their predictions before and after the fit."""
     trace = result.trace
-    travel = np.nan_to_num(np.nanmax(trace.measured, axis=0) - np.nanmin(trace.measured, axis=0))
-    chosen = _varied(trace.names, travel)
-    every = max(1, len(trace.times) // 500)
-    rows = (len(chosen) + 1) // 2
-    figure = new_figure(9, 1.9 * rows + 0.5)
-    for place, column in enumerate(chosen):
-        axes = figure.add_subplot(rows, 2, place + 1)
-        shown = trace.measured[::every, column]
-        axes.plot(trace.times[::every], shown, color=INK, linewidth=2.4, alpha=0.35, label="recorded")
-        axes.plot(trace.times[::every], trace.start[::every, column], color=ORANGE, linewidth=1, label="before the fit")
-        axes.plot(trace.times[::every], trace.fitted[::every, column], color=BLUE, linewidth=1.2, label="fitted")
-        low, high = np.nanmin(shown), np.nanmax(shown)
-        axes.set_ylim(
-            low - 0.4 * (high - low) - 1e-12, high + 0.4 * (high - low) + 1e-12
-        )  # a diverging start must not hide the data
-        axes.set_title(trace.names[column], fontsize=10, loc="left", color=INK)
-        plain_axes(axes)
-        if place >= len(chosen) - 2:
-            axes.set_xlabel("time [s]", fontsize=9)
-        if place == 0:
-            figure.legend(*axes.get_legend_handles_labels(), loc="upper center", ncols=3, frameon=False, fontsize=9)
-    figure.tight_layout(rect=(0, 0, 1, 0.96))
-    return figure
+    curves = [Curve("before the fit", ORANGE, trace.start), Curve("fitted", BLUE, trace.fitted)]
+    return traces(trace.names, trace.units, trace.times, trace.measured, curves)
 
 
-def _varied(names: tuple[str, ...], travel: Any) -> list[int]:
-    """Six columns that travel most, at most two of one kind (last part of the name)."""
-    chosen: list[int] = []
-    for limit in (2, 6):
-        for column in np.argsort(-travel, kind="stable"):
-            kind = names[column].rsplit(".", 1)[-1]
-            same = sum(names[c].rsplit(".", 1)[-1] == kind for c in chosen)
-            if len(chosen) < min(6, len(names)) and column not in chosen and same < limit:
-                chosen.append(int(column))
-    return sorted(chosen)
+def _residuals(result: FitResult) -> Any:
+    """Plot what the prediction of that recording leaves."""
+    trace = result.trace
+    return residuals(trace.names, trace.units, trace.times, trace.fitted - trace.measured, result.noise)
 
 
 def _horizon(result: FitResult) -> Any:
-    """Plot RMS error against horizon, one panel per kind of quantity."""
-    kinds = list(dict.fromkeys(e.kind for e in result.open_loop)) or ["other"]
-    parts = list(dict.fromkeys(e.part for e in result.open_loop))
-    style = {"train": ":", "validation": "--", "test": "-"}
-    columns = min(3, len(kinds))
-    rows = -(-len(kinds) // columns)
-    figure = new_figure(9, 2.7 * rows + 0.4)
-    for place, kind in enumerate(kinds):
-        axes = figure.add_subplot(rows, columns, place + 1)
-        for part in parts:
-            some = [e for e in result.open_loop if e.kind == kind and e.part == part]
-            horizon = [e.horizon for e in some]
-            for name, colour in (("persistence", GREY), ("start", ORANGE), ("fitted", BLUE)):
-                label = {"persistence": "standing still", "start": "before the fit", "fitted": "fitted"}[name]
-                values = [max(getattr(e, name), 1e-17) for e in some]
-                axes.loglog(horizon, values, style[part], marker="o", markersize=4, color=colour, label=f"{label} ({part})")
-        axes.set_title(
-            f"RMS error [{kind}]" if kind != "other" else "RMS error (other columns)", fontsize=10, loc="left", color=INK
+    """Plot RMS error against horizon on held-out data, where there are any, one panel per kind of quantity."""
+    panels, errors = {}, held_out(result.open_loop) or result.open_loop
+    for kind in dict.fromkeys(e.kind for e in errors):
+        own = [e for e in errors if e.kind == kind]
+        panels[kind] = (
+            [f"{e.horizon:.3g} s" for e in own],
+            [
+                Line("standing still", GREY, [e.persistence for e in own]),
+                Line("before the fit", ORANGE, [e.start for e in own]),
+                Line("fitted", BLUE, [e.fitted for e in own]),
+            ],
         )
-        axes.set_xlabel("horizon [s]", fontsize=9)
-        plain_axes(axes)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.tight_layout()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=3, frameon=False, fontsize=8)
-    return figure
+    return horizons(panels)
 
 
 def _cost(result: FitResult) -> Any:

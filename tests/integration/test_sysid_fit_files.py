@@ -126,7 +126,7 @@ def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
     assert document["provenance"]["data_sha256_train"] == split.train.sha256
     page = (tmp_path / "fit" / "report.html").read_text()
     assert result.diagnostics[0].sentence() in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
-    assert page.count("data:image/svg+xml;base64,") == 5
+    assert page.count("data:image/svg+xml;base64,") == 6
     same = loaded(tmp_path / "fit", SpringParameters)
     nominal, rng = START, np.random.default_rng(0)
     assert same.posterior.sample(rng, nominal) == result.distribution().sample(np.random.default_rng(0), nominal)
