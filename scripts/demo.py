@@ -45,11 +45,12 @@ KNOTS = 10
 """Knots of a plan's initial random controls."""
 FASTEST = 50.0
 """[1/s] Most frames of a GIF."""
-OURS, THEIRS, AGAIN, IDLE = (
+OURS, THEIRS, AGAIN, IDLE, BEFORE = (
     "identified engine",
     "ground truth, open loop",
     "ground truth, replanned",
     "ground truth, no control",
+    "ground truth, planned before identification",
 )
 
 
@@ -127,13 +128,16 @@ def planned(case: TransferTask, args: Args, parameters: Parameters, rng: np.rand
     return min(plans, key=lambda plan: plan.cost)
 
 
-def transferred(case: TransferTask, args: Args, plan: Plan, parameters: Parameters, rng: np.random.Generator) -> dict[str, Run]:
-    """Run the plan in both simulators, with feedback, replanned, and without control."""
+def transferred(
+    case: TransferTask, args: Args, plan: Plan, before: Plan, parameters: Parameters, rng: np.random.Generator
+) -> dict[str, Run]:
+    """Run the plan in both simulators, with feedback, replanned and without control, and the plan `before` identification."""
     engine, ground_truth, parameter_values = case.native(), case.ground_truth(), case.ground_truth_values()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
     options = SamplingOptions(samples=16, knots=min(4, args.horizon), noise=0.6, iterations=2)
     mpc = SamplingController(engine, case.cost(engine), min(8, args.horizon), rng, substeps, parameters, options)
     return {
+        BEFORE: run_open_loop(before, ground_truth, start, parameter_values),
         OURS: run_open_loop(plan, engine, start, parameters),
         THEIRS: run_open_loop(plan, ground_truth, start, parameter_values),
         "ground truth, with feedback": run_closed_loop(plan, ground_truth, start, parameter_values),
@@ -157,7 +161,7 @@ def plot(case: TransferTask, runs: dict[str, Run], costs: dict[str, Array], peri
     """Plot path and cost over time of the plan in both simulators."""
     figure = new_figure(9, 3.2)
     path, cost = figure.subplots(1, 2)
-    for name, style in ((OURS, "-"), (THEIRS, "--"), (AGAIN, ":")):
+    for name, style in ((BEFORE, "-."), (OURS, "-"), (THEIRS, "--"), (AGAIN, ":")):
         place = case.position(runs[name].states[0])
         path.plot(place[:, 0], place[:, 1], style, label=name)
         cost.plot(period * np.arange(len(costs[name])), costs[name], style, label=name)
@@ -179,6 +183,15 @@ def meaning(case: TransferTask) -> str:
         "over their limits. 'With feedback' adds iLQG's gains times the distance from the planned states. They are the "
         "derivatives of one motion of the identified engine: right for small errors, wrong once a contact comes earlier or "
         "later than planned, where they may cost more than no feedback at all. Replanning from the true state needs none."
+    )
+
+
+def bought(costs: dict[str, Array]) -> str:
+    """What identification changes on the ground truth, in words; costs are those of every control step of every run."""
+    before, after, again, idle = (float(costs[name].sum()) for name in (BEFORE, THEIRS, AGAIN, IDLE))
+    return (
+        f"On the ground truth the plan of the engine before identification costs {before:.2f}, that of the identified engine "
+        f"{after:.2f}, and replanned {again:.2f}. Doing nothing costs {idle:.2f}. Less is better."
     )
 
 
@@ -210,30 +223,43 @@ def run(args: Args, progress: Beat) -> None:
     check(args, case)
     rng = np.random.default_rng(args.seed)
     parameters, stages, steps = identified(case, rng, args.out, progress)
+    progress.say("planning in the engine before identification")
+    guess = case.adapt(case.recorded().default())
+    before = planned(case, args, guess, rng)
     progress.say("planning in the identified engine")
     plan = planned(case, args, parameters, rng)
     progress.say("running the plan on the ground truth, and replanning along the way")
-    runs = transferred(case, args, plan, parameters, rng)
+    runs = transferred(case, args, plan, before, parameters, rng)
     cost = case.cost(case.native())
     costs = {name: cost.value(run.states, run.controls)[0] for name, run in runs.items()}
     measured = {name: case.measure(run.states) for name, run in runs.items()}
-    head = ("run of the same plan", "cost", *measured[OURS])
+    head = ("run", "cost", *measured[OURS])
     rows = tuple((name, f"{costs[name].sum():.2f}", *(f"{float(v[0]):.2f}" for v in measured[name].values())) for name in runs)
-    for row in rows:
-        print("  " + "   ".join(f"{cell:>12s}" for cell in row))
+    for row in (head, *rows):
+        print(f"  {row[0]:44s} " + " ".join(f"{cell:>{max(len(name), 8)}s}" for name, cell in zip(head, row, strict=True)[1:]))
     print(idle_note(args.id, costs), end="")
     progress.say("drawing")
-    films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.ground_truth(), AGAIN))]
-    write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=min(1.0 / args.period, FASTEST))
+    shown = ((case.native(), OURS), (case.ground_truth(), AGAIN), (case.ground_truth(), BEFORE), (case.ground_truth(), THEIRS))
+    films = [film(case, world, runs[name].states[0]) for world, name in shown]
+    for name, pair in (("demo", (0, 1)), ("bought", (2, 3))):
+        labels = (shown[pair[0]][1].removeprefix("ground truth, "), shown[pair[1]][1].removeprefix("ground truth, "))
+        both = side_by_side(films[pair[0]], films[pair[1]], labels)
+        write_gif(args.out / f"{name}.gif", both, fps=min(1.0 / args.period, FASTEST))
     seconds = progress.seconds
     write_json(
         args.out / "demo.json",
         {"id": args.id, "rows": rows, "seconds": seconds, "ground_truth_steps": steps, "seed": args.seed},
     )
     sections = (
-        Section("The same plan in both simulators", f"The plan never saw the ground truth. {meaning(case)}", head, rows),
+        Section("What identification bought", bought(costs), head, rows),
+        Section(
+            "Before and after identification",
+            "Plans of both engines on the ground truth, in open loop.",
+            images=(embed_image(args.out / "bought.gif"),),
+        ),
         Section("Path and cost", images=(embed(plot(case, runs, costs, args.period)),)),
-        Section("Side by side", images=(embed_image(args.out / "demo.gif"),)),
+        Section("Planned and replanned", images=(embed_image(args.out / "demo.gif"),)),
+        Section("What the numbers mean", f"No plan saw the ground truth. {meaning(case)}"),
         Section("Fits", links=(("stages " + ", ".join(stages), "fit/report.html"),)),
     )
     sub = f"{args.id}: {steps:,} steps of the ground truth were recorded; took {seconds:.0f} s"

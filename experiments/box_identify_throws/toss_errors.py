@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from toss_sets import Set
 
+import sysid
 from softgym_envs.core import lie
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.systems.box.flight import FLIGHT_ROWS, first_state
@@ -61,19 +62,21 @@ def _interval(values: Array, of: Any) -> tuple[float, float, float]:
 
 
 def errors_of(simulator: Any, parameter_values: BoxBody, throws: list[Trajectory], kind: Set) -> Errors:
-    """Errors of predictions from the first poses of every throw."""
+    """Errors of predictions by `sysid.predict`, from the first poses of every throw to its end."""
     substeps, planar = round(1.0 / (kind.rate * simulator.dt)), kind.poses == 3
-    longest = max(len(t.values) for t in throws)
-    starts = simulator.initial_state(len(throws))
-    first = [throw.window(0.0, (FLIGHT_ROWS - 1) / kind.rate) for throw in throws]
-    starts[:, : simulator.model.layout.nx] = [first_state(poses, simulator, parameter_values.gravity) for poses in first]
-    states, _ = simulator.rollout(
-        starts, np.zeros((len(throws), longest - 1, simulator.nu)), parameter_values, substeps=substeps
-    )
-    place, turn = [], []
-    for predicted, throw in zip(states, throws, strict=True):
-        seen, rows = throw.values, predicted[: len(throw.values)]
-        axes = 2 if planar else 3
+
+    def from_first_poses(throw: Trajectory, now: NDArray[np.intp], steps: int) -> Array:
+        start = simulator.initial_state(1)
+        first = throw.window(0.0, (FLIGHT_ROWS - 1) / kind.rate)
+        start[0, : simulator.model.layout.nx] = first_state(first, simulator, parameter_values.gravity)
+        states, _ = simulator.rollout(start, np.zeros((1, steps, simulator.nu)), parameter_values, substeps=substeps)
+        return np.asarray(states[:, :, : kind.poses])
+
+    found = sysid.predict(sysid.Predictor(from_first_poses, look=0), throws).predictions
+    assert found is not None
+    place, turn, axes = [], [], 2 if planar else 3
+    for path in found.paths:
+        seen, rows = path.measured, path.predicted
         place.append(np.linalg.norm(rows[:, :axes] - seen[:, :axes], axis=1) / kind.width)
         off = rows[:, 2] - seen[:, 2] if planar else np.linalg.norm(lie.difference(rows[:, 3:7], seen[:, 3:7]), axis=1)
         turn.append(np.degrees(np.abs(off)))

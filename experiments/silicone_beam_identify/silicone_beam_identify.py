@@ -43,13 +43,15 @@ from releases import DISTURBED, LONGEST, PERIOD, Release, read, to_csv
 from scipy.optimize import brentq, least_squares
 from scipy.stats import t as student
 
+import sysid
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
 from softgym_envs.core.procedure import Stage, StageData
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.data.recordings import read_csv
 from softgym_envs.systems.vine import VineParameters
 from softgym_envs.systems.vine.procedure import PROCEDURE, infer_controls
+from sysid.diagnostics.predictions import ahead
 from sysid.diagnostics.result import FitResult
 from sysid.procedure.stage import fit_stage
 from sysid.procedure.stage_problem import stage_problem
@@ -159,18 +161,33 @@ def judged(release: Release, parameter_values: VineParameters, softening: float)
     start = fitted_start(simulator, parameter_values, softening, release, USED)
     starts = np.stack([start, np.zeros(2)])
     paths = predict_softened(simulator, parameter_values, softening, release.paths[0], release.load, starts, rows)
+    found, blind = (predicted_from(release, path) for path in paths)
     real, ours = ring(release.heights), ring(paths[0, :, :, 1].mean(axis=1))
-    error = paths - release.paths
+    after = found.predictions.paths[0] if found.predictions else None
+    assert after is not None and blind.predictions is not None
+    error = (after.predicted - after.measured)[1:].reshape(-1, *release.paths.shape[1:])
+    dark = (blind.predictions.paths[0].predicted - after.measured)[1:].reshape(error.shape)
     third = np.diff(release.paths[-60:], 3, axis=0)
     return {
         "recording": release.name, "load_g": 1e3 * release.load, "start": start.tolist(),
         "frequency": [real.frequency, ours.frequency], "decay": [real.decay, ours.decay],
         "frequency_error": ours.frequency / real.frequency - 1, "decay_error": ours.decay / real.decay - 1,
         "swing_mm": 1e3 * real.swing, "sag_mm": 1e3 * float(release.heights[0] - release.heights[-20:].mean()),
-        "up_mm": 1e3 * rms(error[0, USED:, :, 1]), "along_mm": 1e3 * rms(error[0, USED:, :, 0]),
-        "rest_mm": 1e3 * float(error[0, -20:, :, 1].mean()), "blind_up_mm": 1e3 * rms(error[1, USED:, :, 1]),
+        "up_mm": 1e3 * rms(error[:, :, 1]), "along_mm": 1e3 * rms(error[:, :, 0]),
+        "rest_mm": 1e3 * float(error[-20:, :, 1].mean()), "blind_up_mm": 1e3 * rms(dark[:, :, 1]),
         "noise_mm": 1e3 * rms(third) / np.sqrt(20), "paths": paths, "release": release,
+        "ahead_mm": {ahead(e.horizon): [1e3 * e.predicted, 1e3 * e.still, 1e3 * e.velocity] for e in found.errors},
     }  # fmt: skip
+
+
+def predicted_from(release: Release, path: Array) -> sysid.Prediction:
+    """`sysid.predict` by a path (T, M, 2) from its first row on: errors after the rows that determine its start."""
+    rows, names = len(path), tuple(f"marker{k}.{axis}" for k in range(path.shape[1]) for axis in "xy")
+    values = release.paths.reshape(rows, -1)
+    recording = Trajectory(PERIOD * np.arange(rows), np.zeros((rows - 1, 0)), values, names, ("m",) * len(names))
+    ours = path.reshape(rows, -1)
+    model = sysid.Predictor(lambda _, now, steps: np.stack([ours[row : row + steps + 1] for row in now]), look=USED - 1)
+    return sysid.predict(model, [recording])
 
 
 def rms(values: Any) -> float:

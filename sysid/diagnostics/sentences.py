@@ -102,7 +102,7 @@ def _mismatch(d: Any) -> str:
     own = f"{d.parameter} {'are effective values' if ', ' in d.parameter else 'is an effective value'} of this model"
     why = [f"errors last from row to row ({', '.join(d.lasting)}; by chance up to {d.chance:.2f})"] if d.lasting else []
     why += [f"errors are {d.factor:.2f} times what noise makes"] if d.factor else []
-    return "MODEL MISMATCH: residuals are not noise: " + (
+    return "model mismatch: residuals are not noise: " + (
         f"{' and '.join(why)}; parameters below are of this model alone" if why else own
     )
 
@@ -271,23 +271,23 @@ CODES: dict[str, Code] = {
     "none_identifiable": Code(
         "The data determine no parameter.",
         "Record other motions, or fit fewer parameters.",
-        "NOT IDENTIFIABLE one by one: these data determine none of the parameters; see below what they do determine",
+        "not identifiable one by one: these data determine none of the parameters; see below what they do determine",
     ),
     "not_converged": Code(
         "The method did not reach a minimum.",
         "Raise `max_iterations`, or begin at other parameters.",
-        "NOT CONVERGED: do not use these numbers",
+        "not converged: do not use these numbers",
     ),
     "stopped": Code("Why the method stopped.", "Do what the sentence says.", lambda d: d.why),
     "kept_previous": Code(
         "Parameters before the fit predict better; they are used.",
         "Look for a wrong model, label or start.",
-        "KEPT the parameters before this stage, not those below: with these, errors on {data} are {value:.3g} times as large",
+        "kept the parameters before this stage, not those below: with these, errors on {data} are {value:.3g} times as large",
     ),
     "used_unconverged": Code(
         "The fit did not converge, but predicts better than the parameters before.",
         "Use the parameters to predict only.",
-        "NOT CONVERGED, but used to predict, as errors on {data} are {percent:.3g} % of those before: no measurement of these "
+        "not converged, but used to predict, as errors on {data} are {percent:.3g} % of those before: no measurement of these "
         "parameters",
     ),
     "wrong_label": Code("Other units, axes or columns explain the data, these do not.", "Correct the recordings.", _label),
@@ -416,7 +416,7 @@ CODES: dict[str, Code] = {
     "no_improvement": Code(
         "The fit predicts held-out data no better than the start.",
         "Improve the model, or record more.",
-        "NO IMPROVEMENT on held-out recordings over the start parameters at {value:.3g} s",
+        "no improvement on held-out recordings over the start parameters at {value:.3g} s",
     ),
     "no_better_than_still": Code(
         "The prediction is no better than standing still.",
@@ -472,7 +472,7 @@ CODES: dict[str, Code] = {
     "outside_noise_bound": Code(
         "No parameters leave all residuals within the bound of the noise.",
         "Correct `noise`, or leave out `box`.",
-        "MISSED: no parameters leave all residuals within the stated bound of {limit:.3g} standard deviations; "
+        "missed: no parameters leave all residuals within the stated bound of {limit:.3g} standard deviations; "
         "these are least squares",
     ),
     "noise_bound": Code(

@@ -99,7 +99,7 @@ def rows_in_words(found: HorizonResult) -> str:
     missed = int((found.excess > 1.0).sum())
     if missed:
         lines += [
-            f"DO NOT USE these numbers: in {missed} of {len(found.times)} rows the noise does not explain the residuals (up to "
+            f"do not use these numbers: in {missed} of {len(found.times)} rows the noise does not explain the residuals (up to "
             f"{np.sqrt(found.excess.max()):.3g} times what it does): model error"
         ]
     if not missed:

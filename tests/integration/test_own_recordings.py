@@ -251,7 +251,7 @@ def test_iterations_are_raised_where_the_message_asks_for_it(
     told = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--settings", "starts=1", "--out", tmp_path / "fit")
     run_script(script, SPRING, *told, "--max-iterations", 1)
     said = capsys.readouterr().out
-    assert "NOT CONVERGED" in said and "raise --max-iterations" in said
+    assert "not converged" in said and "raise --max-iterations" in said
     assert run_script(script, SPRING, *told, "--max-iterations", 60) == 0
     assert "3 of 3 parameters identified" in capsys.readouterr().out
 

@@ -102,7 +102,7 @@ def test_bad_options_are_refused() -> None:
 def test_stopping_early_is_a_failure_and_its_file_says_so(tmp_path: Path) -> None:
     result = one_step(problem(), ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=2)))
     assert not result.converged and result.codes[0] == "not_converged"
-    assert "NOT CONVERGED" in read_toml(save(result, tmp_path) / "fit.toml")["provenance"]["do_not_use"]
+    assert "not converged" in read_toml(save(result, tmp_path) / "fit.toml")["provenance"]["do_not_use"]
 
 
 def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() -> None:

@@ -110,7 +110,7 @@ def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_a
     (stage,) = found.stages
     assert not stage.fit.converged and not stage.fit.usable
     assert stage.fit.codes[0] == "used_unconverged" and "not_converged" not in stage.fit.codes
-    assert found.headline.startswith("NOT CONVERGED, but used to predict, as errors on kept-back data are ")
+    assert found.headline.startswith("not converged, but used to predict, as errors on kept-back data are ")
     assert found.parameters.stiffness != Spring().default_parameters.stiffness and found.unusable == free
 
 

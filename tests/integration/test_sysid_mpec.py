@@ -390,9 +390,9 @@ def test_online_estimates_say_where_nothing_slides_and_what_is_not_the_models():
     turned = record(PARTICLE, START, push, noise=dict(problem.noise), rng=np.random.default_rng(0))
     unknown = replace(turned, controls=recording.controls)
     found = online(problem.replace(data=TrajectorySet((unknown,))), FORM)
-    assert not found.explained and "DO NOT USE these numbers: in " in rows_in_words(found)
+    assert not found.explained and "do not use these numbers: in " in rows_in_words(found)
     found = online(problem.replace(data=TrajectorySet((turned,))), FORM)
-    assert found.explained and "DO NOT USE" not in rows_in_words(found)
+    assert found.explained and "do not use" not in rows_in_words(found)
 
 
 @pytest.mark.parametrize("told", [False, True])
