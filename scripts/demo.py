@@ -236,7 +236,9 @@ def run(args: Args, progress: Beat) -> None:
     head = ("run", "cost", *measured[OURS])
     rows = tuple((name, f"{costs[name].sum():.2f}", *(f"{float(v[0]):.2f}" for v in measured[name].values())) for name in runs)
     for row in (head, *rows):
-        print(f"  {row[0]:44s} " + " ".join(f"{cell:>{max(len(name), 8)}s}" for name, cell in zip(head, row, strict=True)[1:]))
+        print(
+            f"  {row[0]:44s} " + " ".join(f"{cell:>{max(len(name), 8)}s}" for name, cell in zip(head[1:], row[1:], strict=True))
+        )
     print(idle_note(args.id, costs), end="")
     progress.say("drawing")
     shown = ((case.native(), OURS), (case.ground_truth(), AGAIN), (case.ground_truth(), BEFORE), (case.ground_truth(), THEIRS))

@@ -128,7 +128,7 @@ def predictions(model: Model, episodes: list[Array], places: NDArray[np.intp]) -
 def recorded(episode: Array) -> Trajectory:
     """An episode (T, 12) as a recording."""
     joints, pressures = tuple(f"joint{i}" for i in range(4)), tuple(f"pressure{i}" for i in range(8))
-    times = H * np.arange(len(episode))
+    times = H * np.arange(len(episode), dtype=np.float64)
     return Trajectory(times, episode[:-1, 4:], episode[:, :4], joints, ("rad",) * 4, pressures, ("-",) * 8)
 
 

@@ -184,7 +184,9 @@ def predicted_from(release: Release, path: Array) -> sysid.Prediction:
     """`sysid.predict` by a path (T, M, 2) from its first row on: errors after the rows that determine its start."""
     rows, names = len(path), tuple(f"marker{k}.{axis}" for k in range(path.shape[1]) for axis in "xy")
     values = release.paths.reshape(rows, -1)
-    recording = Trajectory(PERIOD * np.arange(rows), np.zeros((rows - 1, 0)), values, names, ("m",) * len(names))
+    recording = Trajectory(
+        PERIOD * np.arange(rows, dtype=np.float64), np.zeros((rows - 1, 0)), values, names, ("m",) * len(names)
+    )
     ours = path.reshape(rows, -1)
     model = sysid.Predictor(lambda _, now, steps: np.stack([ours[row : row + steps + 1] for row in now]), look=USED - 1)
     return sysid.predict(model, [recording])

@@ -240,9 +240,9 @@ def _ends(shown: Sequence[tuple[Trajectory, Predictor, Array]], horizon: float) 
     last = min(ROWS, fewest)
     parts: list[tuple[Any, ...]] = []
     for index, (recording, predictor, values) in enumerate(shown):
-        ahead = max(round(horizon / recording.period), 1)
+        ahead = round(horizon / recording.period)
         now = predictor.rows(recording, ahead)
-        if len(now):
+        if ahead and len(now):
             found = predictor.function(recording, now, ahead)[:, -last:]
             measured = np.stack([values[row + ahead + 1 - last : row + ahead + 1] for row in now])
             still, velocity = (

@@ -43,7 +43,9 @@ def number(value: float, digits: int = 5) -> str:
 
 def figures(result: FitResult) -> dict[str, Any]:
     """Every plot of the page by name."""
-    plots = {"intervals": _intervals, "cost": _cost, "correlation": _correlation}
+    plots = {"intervals": _intervals}
+    plots |= {"cost": _cost} if sum(entry.accepted for entry in result.log) > 1 else {}
+    plots |= {"correlation": _correlation} if len(result.posterior.names) > 1 else {}
     plots |= {"trace": _trace, "residuals": _residuals} if len(result.trace.names) else {}
     plots |= {"horizon": _horizon} if result.open_loop else {}
     return {name: draw(result) for name, draw in plots.items()}
