@@ -192,7 +192,7 @@ def trace(problem: FitProblem, parameters: Parameters, view: RecordingParameters
     times = trajectory.times + trajectory.period * trajectory.late - trajectories[0].times[0]
     label = ", ".join(filter(None, (source_of(trajectories[0]), ROLES[part])))
     units = quantities(problem.simulator, problem.column_names, problem.column_units)
-    return Trace(label, times, problem.column_names, units, problem.values(trajectory), columns[0], columns[1])
+    return Trace(label, times, problem.column_names, tuple(map(str, units)), problem.values(trajectory), columns[0], columns[1])
 
 
 def source_of(recording: Trajectory) -> str:
