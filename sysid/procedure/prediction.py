@@ -174,7 +174,7 @@ def by_fit(fit: Identification | str | Path, data: Sequence[Trajectory], system:
         result = next((stage.fit for stage in given.stages if stage.name == name), None)
         problem = _problem(procedure, name, simulator, chosen, given.parameters, result)
         pairs = [of_fit(problem, given.parameters, each, len(recordings)) for each in problem.split.train]
-        units = quantities(simulator, problem.column_names, problem.column_units)
+        units = list(map(str, quantities(simulator, problem.column_names, problem.column_units)))
         parts.append(compared(pairs, problem.column_names, units))
         coverage += parts[-1].coverage(result.bands if result is not None else ())
     found = joined(parts)
