@@ -15,31 +15,26 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 import tyro
-from episodes import PAST, H, load, split
+from episodes import H, load, split, windows
 from free_runs import mechanism
 from learned import Arx, Recurrent, arx, chosen, run, trained
 from mechanism import predicted
 from numpy.typing import NDArray
 
-import sysid
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
-from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.data.page import BLUE, plain_axes
-from sysid.diagnostics.predictions import Predictions
 
 Array = NDArray[np.float64]
-HORIZONS = (0.1, 0.5, 1.0)
-"""[s] Horizons of `sysid.predict` that are reported."""
+HORIZONS = (10, 50, 100)
+"""Frames ahead."""
 FOLDS, ARX = 5, (12, 1.0)
 """Parts of a cross-validation; order and ridge of ARX in it, which are those that `fit` chooses."""
 
@@ -95,63 +90,29 @@ def tested(fit: Path, episodes: list[Array]) -> dict[str, Any]:
         weights = {name: file[name] for name in file.files}
     network = Recurrent()
     network.load_state_dict({name[4:]: torch.tensor(value) for name, value in weights.items() if name.startswith("gru.")})
-    models = {
-        "pneumatic mechanism": partial(predicted, weights["mechanism"], h=H),
-        "GRU": partial(run, network),
-        "ARX, free runs": partial(run, Arx(weights["arx_free"])),
-        "ARX": partial(run, Arx(weights["arx"])),
-    }
-    every = np.arange(len(episodes))
-    return told({name: [predictions(model, episodes, every)] for name, model in models.items()})
-
-
-Model = Callable[[Array, Array], Array]
-"""Past (n, PAST, 12) and pressures (n, T, 8) -> angles (n, T, 4)."""
-
-
-def predictions(model: Model, episodes: list[Array], places: NDArray[np.intp]) -> tuple[Predictions, NDArray[np.intp]]:
-    """Predictions by `sysid.predict` of the episodes at some places, and the place of every predicted one."""
-    long = np.array([place for place in places if len(episodes[place]) > PAST])
-
-    def ahead(recording: Trajectory, now: NDArray[np.intp], steps: int) -> Array:
-        rows = np.hstack([recording.values[:-1], recording.controls])
-        last = np.append(rows, rows[-1:], axis=0)  # no model sees the pressures of the last row
-        past = np.stack([last[row + 1 - PAST : row + 1] for row in now])
-        found = model(past, np.stack([recording.controls[row : row + steps] for row in now]))
-        return np.concatenate([past[:, -1:, :4], found], axis=1)
-
-    found = sysid.predict(sysid.Predictor(ahead, look=PAST - 1, stride=5), [recorded(episodes[place]) for place in long])
-    assert found.predictions is not None
-    return found.predictions, long
-
-
-def recorded(episode: Array) -> Trajectory:
-    """An episode (T, 12) as a recording."""
-    joints, pressures = tuple(f"joint{i}" for i in range(4)), tuple(f"pressure{i}" for i in range(8))
-    times = H * np.arange(len(episode), dtype=np.float64)
-    return Trajectory(times, episode[:-1, 4:], episode[:, :4], joints, ("rad",) * 4, pressures, ("-",) * 8)
-
-
-def told(found: Mapping[str, list[tuple[Predictions, NDArray[np.intp]]]]) -> dict[str, Any]:
-    """Print the errors of all predictors by horizon, and return them; parts of a predictor are of different episodes."""
     table: dict[str, Any] = {}
     for horizon in HORIZONS:
-        parts = {name: [(next(e for e in p.ends if e.horizon == horizon), places) for p, places in each]
-                 for name, each in found.items()}  # fmt: skip
-        owner = np.concatenate([places[ends.recording] for ends, places in next(iter(parts.values()))])
-        angles = np.concatenate([ends.measured[:, -1:] for ends, _ in next(iter(parts.values()))])
-        ends = {name: np.concatenate([ends.predicted[:, -1:] for ends, _ in each]) for name, each in parts.items()}
-        ends["stands still"] = np.concatenate([e.still[:, None] for e, _ in next(iter(parts.values()))])
-        each = {name: errors(value, angles, owner) for name, value in ends.items()} if len(angles) else {}
-        table[f"{horizon:g} s"] = {"windows": len(angles), "episodes": len(np.unique(owner)), **each}
-        for name, one in each.items():
-            low, high = one["interval"]
-            joints = " / ".join(f"{value:.1f}" for value in one["rms"])
-            line = f"{horizon:4g} s  {name:20s} {one['all']:5.2f} deg [{low:.2f}, {high:.2f}]  joints {joints}"
-            print(
-                f"{line}  median episode {one['median_episode']:.1f}, worst {max(one['worst_episodes'].values())}", flush=True
-            )
+        past, pressures, angles, owner = windows(episodes, horizon)
+        found = {
+            "pneumatic mechanism": predicted(weights["mechanism"], past, pressures, H),
+            "GRU": run(network, past, pressures),
+            "ARX, free runs": run(Arx(weights["arx_free"]), past, pressures),
+            "ARX": run(Arx(weights["arx"]), past, pressures),
+            "stands still": np.repeat(past[:, -1:, :4], horizon, axis=1),
+        }
+        told(table, horizon, found, angles, owner)
     return table
+
+
+def told(table: dict[str, Any], horizon: int, found: dict[str, Array], angles: Array, owner: NDArray[np.int64]) -> None:
+    """Print the errors of all predictors, and add them to the table."""
+    each = {name: errors(value, angles, owner) for name, value in found.items()} if len(angles) else {}
+    table[f"{horizon * H:g} s"] = {"windows": len(angles), "episodes": len(np.unique(owner)), **each}
+    for name, one in each.items():
+        low, high = one["interval"]
+        joints = " / ".join(f"{value:.1f}" for value in one["rms"])
+        line = f"{horizon * H:4g} s  {name:20s} {one['all']:5.2f} deg [{low:.2f}, {high:.2f}]  joints {joints}"
+        print(f"{line}  median episode {one['median_episode']:.1f}, worst {max(one['worst_episodes'].values())}", flush=True)
 
 
 def fold_of(episodes: list[Array], seed: int) -> NDArray[np.int64]:
@@ -174,13 +135,16 @@ def folds(args: Args) -> None:
     fitted = [mechanism(train, args.iterations, start)[0] for train, start in zip(trains, before, strict=True)]
     np.savez_compressed(file, mechanism=np.stack(fitted))
     fits = [(parameter_values, Arx(arx(train, *ARX))) for parameter_values, train in zip(fitted, trains, strict=True)]
-    places = [np.flatnonzero(part == fold) for fold in range(FOLDS)]
-    table = told({
-        "pneumatic mechanism": [
-            predictions(partial(predicted, values, h=H), episodes, own) for (values, _), own in zip(fits, places, strict=True)
-        ],
-        "ARX": [predictions(partial(run, linear), episodes, own) for (_, linear), own in zip(fits, places, strict=True)],
-    })  # fmt: skip
+    table: dict[str, Any] = {}
+    for horizon in HORIZONS:
+        past, pressures, angles, owner = windows(episodes, horizon)
+        found = {name: np.empty_like(angles) for name in ("pneumatic mechanism", "ARX", "stands still")}
+        for fold, (parameter_values, linear) in enumerate(fits):
+            rows = part[owner] == fold
+            found["pneumatic mechanism"][rows] = predicted(parameter_values, past[rows], pressures[rows], H)
+            found["ARX"][rows] = run(linear, past[rows], pressures[rows])
+            found["stands still"][rows] = past[rows, -1:, :4]
+        told(table, horizon, found, angles, owner)
     keep(args, folds={**provenance(), "errors_deg": table})
 
 

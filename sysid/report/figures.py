@@ -12,7 +12,7 @@ from softgym_envs.data.page import COLORS, GREY, INK, new_figure, plain_axes
 
 PANELS = 13  # Largest number of columns that are shown one by one: a box has as many state entries.
 POINTS = 500  # Largest number of points of a curve.
-MARGIN = 0.4  # Room around the recorded curve, over its range: a diverging prediction must not hide it.
+MARGIN = 0.4  # Space around the recorded curve, over its range: a diverging prediction must not hide it.
 FLOOR = 1e-17  # Smallest error on a logarithmic axis.
 
 
@@ -70,8 +70,8 @@ def traces(names: Sequence[str], units: Sequence[str], times: Array, measured: A
             axes.plot(times[::every], curve.values[::every, column], color=curve.color, linewidth=1.2, label=curve.label)
         if np.isfinite(recorded).any():
             low, high = np.nanmin(recorded), np.nanmax(recorded)
-            room = MARGIN * (high - low) + 1e-12
-            axes.set_ylim(low - room, high + room)
+            space = MARGIN * (high - low) + 1e-12
+            axes.set_ylim(low - space, high + space)
         axes.set_title(titled(names[column], units[column]), fontsize=10, loc="left", color=INK)
         plain_axes(axes)
         if place >= len(chosen) - 3:

@@ -39,7 +39,7 @@ def test_a_vine_is_recorded_identified_planned_and_transferred_in_a_gigabyte(tmp
     assert (tmp_path / "fit" / "body" / "fit.toml").exists() and (tmp_path / "demo.gif").read_bytes()[:3] == b"GIF"
     page = (tmp_path / "report.html").read_text()
     assert "Cost is a sum over the control steps, less is better" in page and "adds iLQG" in page
-    assert page.count("data:image/") == 2 and 'href="fit/report.html"' in page
+    assert page.count("data:image/") == 3 and 'href="fit/report.html"' in page
 
 
 def test_the_demo_says_what_it_is_at_while_it_works():
