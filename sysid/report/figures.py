@@ -113,6 +113,8 @@ def horizons(panels: Mapping[str, tuple[Sequence[str], Sequence[Line]]]) -> Any:
     Args:
         panels: Unit -> names of the horizons, and lines with an error for each.
     """
+    from matplotlib.ticker import LogLocator, NullLocator
+
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(min(3.7 * columns + 0.6, 10.5), 2.9 * rows + 0.3)
@@ -121,6 +123,10 @@ def horizons(panels: Mapping[str, tuple[Sequence[str], Sequence[Line]]]) -> Any:
         for line in lines:
             errors = [max(error, FLOOR) if np.isfinite(error) else np.nan for error in line.errors]
             axes.semilogy(range(len(ticks)), errors, "o-", color=line.color, linewidth=1.8, markersize=5, label=line.label)
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1e3 * low else (1.0,)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xticks(range(len(ticks)), ticks)
         axes.set_xlim(-0.25, len(ticks) - 0.75)
         axes.set_title(f"RMS error [{kind or '-'}]", fontsize=10, loc="left", color=INK)
