@@ -271,6 +271,8 @@ def _scalars(parameters: Parameters) -> dict[str, float]:
 
 
 def _without_infinities(value: object) -> object:
+    if isinstance(value, np.generic):  # a comparison of NumPy's numbers is no bool, which JSON does not take
+        value = value.item()
     if isinstance(value, dict):
         return {key: _without_infinities(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

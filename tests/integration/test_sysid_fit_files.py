@@ -138,6 +138,14 @@ def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
             loaded(bad, SpringParameters)
 
 
+def test_numbers_of_numpy_are_written_as_plain_ones(tmp_path: Path) -> None:
+    result = replace(one_step(problem()), misfit=np.float64(0.5)).with_diagnostic("interrupted", "note", seen=np.bool_(True))
+    assert isinstance(result.explained, np.bool_)
+    save(result, tmp_path, page=False)
+    document = json.loads((tmp_path / "fit.json").read_text())
+    assert document["explained"] is True and document["diagnostics"][-1]["facts"] == {"seen": True}
+
+
 def test_hidden_constants_appear_nowhere_as_numbers(tmp_path: Path) -> None:
     result = one_step(problem(free=("stiffness", "paint"), start=GROUND_TRUTH.replace(paint=0.712345)))
     page = (save(result, tmp_path) / "report.html").read_text()
