@@ -106,8 +106,8 @@ def judge(
     noise = quantile * np.sqrt(variance)
     compatible = _compatible(system, theta, starts, weighted, faint, noise) if scanned else ()
     doubts = doubted(problem, theta, found, quantile)
-    sides = (
-        (None,) * len(theta)
+    sides, untested = (
+        ((None,) * len(theta), ())
         if rounding or not converged or not compared
         else one_sided(system, theta, starts, variance=variance, doubted=doubts)
     )
@@ -139,7 +139,7 @@ def judge(
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
     residual = dict(_noise(problem, system))
-    return FitResult(
+    result = FitResult(
         method=ending.method, parameters=parameters, start=problem.parameter_values, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
         posterior=_of_the_robot(problem, theta, covariance, found.null),
@@ -150,6 +150,8 @@ def judge(
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, misfit=misfit(evidence), view=view, sensors=sensors_of(problem, residual),
     )  # fmt: skip
+    unsearched = ", ".join(f"bounds of {problem.free[place]}" for place in untested)
+    return result.with_diagnostic("not_searched", "note", unsearched) if untested else result
 
 
 def _carried(problem: FitProblem, ending: Ending) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def estimates_of(
         hidden = bool(found.hidden[j]) or vague or one is not None
         side = "" if hidden else at_bound[j]
         ends = np.clip(spec.decode(np.array(reach)), *spec.bounds)
-        if one is not None and one.open != "both":
+        if one is not None and np.isfinite(one.limit):
             known, (low, high) = float(spec.decode(one.limit)), spec.bounds
             ends = np.array([known, high] if one.open == "upper" else [low, known])
         estimates.append(
@@ -61,7 +61,7 @@ def estimates_of(
                 spec.unit,
                 float(values[j]),
                 float("inf") if hidden else float(std[j] * slopes[j]),
-                spec.bounds if (found.hidden[j] if one is None else one.open == "both") else (float(ends[0]), float(ends[1])),
+                spec.bounds if (found.hidden[j] if one is None else np.isnan(one.limit)) else (float(ends[0]), float(ends[1])),
                 float(began[j]),
                 spec.bounds,
                 side,

@@ -10,7 +10,8 @@ one degree of freedom,
 Where starts, too, lose their effect at that value (a block that sticks does not use its initial velocity), the fit had
 that many more unknowns to follow noise with. The quantile then has one more degree of freedom for each of them, and is that of
 99 %: with a velocity in the plane and a rate of turning, 13.3. A side is *open* if not even its bound is excluded; where both
-are open, all values explain the data. Legend: S segments, p parameters.
+are open, all values explain the data. Every refit costs as much as a fit: where their time is over (`problem.deadline`), the
+last excluded value is the limit. Legend: S segments, p parameters.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from softgym_envs.core.simulator import Array
 
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
+from ..problem.deadline import OutOfTime, examination, is_over
 from .residuals import rank_of_starts
 
 LEVEL, STILL = 0.95, 0.99
@@ -40,7 +42,7 @@ class OneSided(NamedTuple):
     """Parameter that the data bound on one side, or on none."""
 
     open: str  # Side that the data leave open, "upper" or "lower"; "both": any value explains them.
-    limit: float  # [fit coordinate] Bound on the other side, 95 %; NaN where both are open.
+    limit: float  # [fit coordinate] Bound on the other side, 95 %; NaN where both are open, or no time was left.
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +109,8 @@ class _Profile:
 
 def one_sided(
     system: ShootingSystem, theta: Array, starts: Array, *, variance: float, doubted: tuple[tuple[bool, bool], ...]
-) -> tuple[OneSided | None, ...]:
-    """Per parameter, its open side or sides; None where the data bound both sides.
+) -> tuple[tuple[OneSided | None, ...], tuple[int, ...]]:
+    """Per parameter, its open side or sides, None where the data bound both sides; and those for which time ran out.
 
     Args:
         system: Segments and weights.
@@ -119,34 +121,50 @@ def one_sided(
     """
     lower, upper = system.segments.problem.theta_bounds
     own = system.cost(theta, starts)
-    found: list[OneSided | None] = []
-    for place, asked in enumerate(doubted):
-        profile = _Profile(system, theta, starts, place, own, variance)
-        bounds = (float(lower[place]), float(upper[place]))
-        opened = [
-            bool(doubt) and profile.near(bound) and not profile.excludes(bound)
-            for doubt, bound in zip(asked, bounds, strict=True)
-        ]
-        found.append(_side(profile, opened, bounds) if any(opened) else None)
-    return tuple(found)
+    found: list[OneSided | None] = [None] * len(theta)
+    untested: list[int] = []
+    with examination():
+        for place, asked in enumerate(doubted):
+            profile = _Profile(system, theta, starts, place, own, variance)
+            bounds = (float(lower[place]), float(upper[place]))
+            opened: list[bool] = []
+            try:
+                for doubt, bound in zip(asked, bounds, strict=True):
+                    opened.append(bool(doubt) and profile.near(bound) and not profile.excludes(bound))
+            except OutOfTime:
+                opened += [False] * (2 - len(opened))
+            found[place] = _side(profile, opened, bounds) if any(opened) else None
+            if any(asked) and is_over():
+                untested.append(place)
+    return tuple(found), tuple(untested)
 
 
 def _side(profile: _Profile, opened: list[bool], bounds: tuple[float, float]) -> OneSided:
     """One-sided result where at least one bound is not excluded."""
     closed = bounds[1] if opened[0] else bounds[0]
-    if all(opened) or not profile.excludes(closed):
-        return OneSided("both", float("nan"))
+    try:
+        if all(opened) or not profile.excludes(closed):
+            return OneSided("both", float("nan"))
+    except OutOfTime:
+        pass  # `_edge` then finds no time, too
     return OneSided("lower" if opened[0] else "upper", _edge(profile, float(profile.theta[profile.place]), closed))
 
 
 def _edge(profile: _Profile, inside: float, outside: float) -> float:
-    """Edge of the excluded values between a compatible and an excluded one, by bisection: the last interval's outer end."""
-    if profile.excludes(inside):
-        return inside
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (inside + outside)
-        if profile.excludes(middle):
-            outside = middle
-        else:
-            inside = middle
+    """Edge of the excluded values between a compatible and an excluded one, by bisection: the last interval's outer end.
+
+    NaN where no time was left for any.
+    """
+    bound = outside
+    try:
+        if profile.excludes(inside):
+            return inside
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (inside + outside)
+            if profile.excludes(middle):
+                outside = middle
+            else:
+                inside = middle
+    except OutOfTime:
+        return outside if outside != bound else float("nan")
     return outside

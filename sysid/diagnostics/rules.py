@@ -115,7 +115,7 @@ def _one_sided(evidence: Evidence) -> list[Diagnostic]:
     for e, side in zip(evidence.estimates, evidence.sides, strict=bool(evidence.sides)):
         if side is not None and side.open == "both":
             found.append(Diagnostic("any_value", "warning", e.name))
-        elif side is not None:
+        elif side is not None and np.isfinite(side.limit):
             sign, limit = (">=", e.interval[0]) if side.open == "upper" else ("<=", e.interval[1])
             facts = {"sign": sign, "unit": e.suffix, "adequate": misfit(evidence) <= 1.0}
             found.append(Diagnostic("one_sided", "warning", e.name, limit, facts=facts))

@@ -456,7 +456,7 @@ CODES: dict[str, Code] = {
         "interrupted: what it may lack was not looked for to the end",
     ),
     "not_searched": Code(
-        "There was no time for some candidate causes.",
+        "There was no time for some candidate causes, or bounds of parameters.",
         "Give `diagnose='full'`.",
         "not searched: {parameter}; `diagnose='full'`",
     ),

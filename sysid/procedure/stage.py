@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ from ..diagnostics.prediction_intervals import FEWEST_WINDOWS, HORIZONS, ROWS, b
 from ..diagnostics.result import FitResult
 from ..fitting.outliers import LONE, without_lone
 from ..fitting.table import METHODS, method_of
+from ..problem.deadline import Allowance, allowed
 from ..problem.noise import noise_of
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
@@ -102,15 +102,16 @@ def fit_without_bands(
     if method.takes("progress"):
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
-    begun = time.process_time()
-    result = method.fit(problem, method.settings({**stage.options, **where}), procedure)
-    unsearched = result.with_diagnostic("interrupted", "note")
-    try:
-        if keep is not None:
-            keep(unsearched)
-        return _asked(procedure, stage, problem, result, say, diagnose, begun)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(unsearched) from stop
+    allowance = Allowance()
+    with allowed(allowance if diagnose == "quick" else None):
+        result = method.fit(problem, method.settings({**stage.options, **where}), procedure)
+        unsearched = result.with_diagnostic("interrupted", "note")
+        try:
+            if keep is not None:
+                keep(unsearched)
+            return _asked(procedure, stage, problem, result, say, diagnose, allowance)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(unsearched) from stop
 
 
 def _asked(
@@ -120,9 +121,9 @@ def _asked(
     result: FitResult,
     say: Callable[[str], None],
     diagnose: Diagnose,
-    begun: float,
+    allowance: Allowance,
 ) -> Fitted:
-    """Examine a finished fit that began at `begun` [s]: outliers, another simulator, labels, steps and causes.
+    """Examine a finished fit: outliers, another simulator, labels, steps and causes.
 
     The first two may change the fit, and are part of it: they are examined whatever `diagnose` says.
     """
@@ -132,10 +133,10 @@ def _asked(
     if other is not None and other.result.explained:
         changed = changes(problem.simulator, other.problem.simulator)
         return other._replace(result=other.result.with_diagnostic("other_simulator", "note", changed=changed))
-    search = Search(diagnose, time.process_time() - begun, say)
+    search = Search(diagnose, allowance.fitting, say, used=allowance.used)
     finer = procedure.steps.finer is not None and not result.explained
     if suspicious(problem, result):
-        result = search.tried("other labels", lambda: unmasked(problem, result)) or result
+        result = search.tried("other labels", lambda: unmasked(problem, result), forbids=True) or result
     by_step = result
     if finer and result.usable:
         by_step = search.tried("finer steps", lambda: blamed(procedure, problem, result, say)) or result

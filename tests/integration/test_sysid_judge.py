@@ -26,7 +26,9 @@ from sysid.diagnostics.whiteness import ALARM, WINDOWS, skewness, statistic, wei
 from sysid.fitting.innovations import explained
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
+from sysid.problem import deadline
 from sysid.problem.noise import noise_of
+from sysid.procedure.search import Diagnose
 from sysid.procedure.stage import fit_stage
 from sysid.procedure.stage_problem import stage_problem
 
@@ -164,7 +166,19 @@ def test_what_slides_has_two_sides() -> None:
     assert fit.codes[0] == "identified" and fit.explained and fit.estimates[0].interval[1] < 0.31
 
 
-def fitted(friction: float, seed: int) -> Any:
+def test_a_side_for_which_no_time_is_left_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refits of a block that sticks, stopped after their share: a lower bound below the right one, or none."""
+    pytest.importorskip("casadi")
+    monkeypatch.setattr(deadline, "LEAST", 0.0)
+    for share in (0.0, 0.1):
+        monkeypatch.setattr(deadline, "SHARE", share)
+        fit = fitted(0.7, 1, "quick")
+        low, high = fit.estimates[0].interval
+        assert fit.estimates[0].hidden and low < 0.6 and high == 1.0
+        assert fit.of("not_searched")[0].parameter == "bounds of friction" or low > 0.57
+
+
+def fitted(friction: float, seed: int, diagnose: Diagnose = "full") -> Any:
     simulator, rng = ParticleSimulator(), np.random.default_rng(seed)
     parameter_values = simulator.default_parameters.replace(friction=friction)
     start, noise = np.array([0.0, 3.0, 0.0, 0.0]), {"x": 1e-3, "y": 1e-3}
@@ -173,7 +187,7 @@ def fitted(friction: float, seed: int) -> Any:
     stage = PARTICLES.from_recordings
     assert stage is not None
     problem = stage_problem(PARTICLES, stage, simulator, labelled, start=simulator.default_parameters)
-    return fit_stage(PARTICLES, stage, problem, folder=None, resume=False, progress=None)
+    return fit_stage(PARTICLES, stage, problem, folder=None, resume=False, progress=None, diagnose=diagnose)
 
 
 def test_a_step_that_is_too_long_is_named() -> None:

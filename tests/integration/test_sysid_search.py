@@ -42,6 +42,14 @@ def test_a_candidate_is_stopped_when_the_time_is_up_and_later_ones_are_left_out(
     assert "trying a (1 of 3, 0 s left at most)" in said[0] and "trying b (2 of 3, about" in said[1] and len(said) == 2
 
 
+def test_what_may_forbid_a_fit_has_more_time_and_examinations_of_the_fit_leave_less() -> None:
+    search = Search("quick", 0.3, used=0.3)
+    assert search.tried("a", lambda: busy(0.01)) is None and search.tried("b", lambda: busy(0.01), forbids=True) == "done"
+    assert search.tried("c", lambda: busy(1e9), forbids=True) is None and search.skipped == ["a", "c"]
+    with deadline.until(0.0), deadline.until(float("inf")), pytest.raises(deadline.OutOfTime):
+        deadline.check()
+
+
 def test_all_is_tried_or_nothing_where_that_is_asked_for() -> None:
     for diagnose, done in (("none", []), ("full", ["a"])):
         search = Search(diagnose, 0.0)  # type: ignore[arg-type]
