@@ -5,7 +5,7 @@
 
 Our renderer draws simulated robots with shadows on a grid. Films differ in noise, blur, uneven light and H.264 compression. A
 vine swings freely; a loop's hand stands still in eight poses; a prism is thrown before two cameras at right angles. The same
-fit is made to the tracked and to the exact points. Writes numbers.json, table.md and frames.png into results/film_tracking.
+fit is made to the tracked and to the exact points. Writes numbers.json, table.md and picture.png into results/film_tracking.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ def main(args: Args) -> None:
             print(row, flush=True)
             write_json(numbers, {"provenance": provenance(), "films": rows})
             write_atomically(OUT / "table.md", table(rows).encode())
-    write_png(OUT / "frames.png", np.concatenate(list(pictures.values()), axis=1)[::2, ::2])
+    write_png(OUT / "picture.png", np.concatenate(list(pictures.values()), axis=1)[::2, ::2])
 
 
 SYSTEMS: dict[str, Callable[[int], Made]] = {"vine": vine, "loop": loop, "tensegrity": tensegrity}
