@@ -67,7 +67,7 @@ def in_words(estimate: Estimate) -> str:
     ratio = estimate.value / estimate.start if estimate.start else 0.0
     if not 0.1 < ratio < 10.0:
         return f"changed; {known}"
-    return f"{100 * abs(ratio - 1.0):.2g} % {'larger' if ratio > 1.0 else 'smaller'} than before; {known}"
+    return f"{float(f'{100 * abs(ratio - 1.0):.2g}'):g} % {'larger' if ratio > 1.0 else 'smaller'} than before; {known}"
 
 
 def _intervals(result: FitResult) -> Any:
