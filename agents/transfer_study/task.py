@@ -24,6 +24,7 @@ from softgym_envs.core.simulator import Array, Simulator, stable_bounds
 from softgym_envs.core.system import System, identity_of
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet, is_whole
+from softgym_envs.core.typed import merged
 from softgym_envs.data.sensors import sensor_from_text
 from sysid.procedure.run import run_procedure
 
@@ -149,7 +150,7 @@ class TransferTask:
         procedure: Procedure = load(self.system.procedure)
         procedure = procedure.by_camera if self.sensor else procedure
         chosen = [s for s in procedure.stages if not self.only or s.name in self.only]
-        changed = (replace(s, options=merged(s.options, self.stages.get(s.name, {}))) for s in chosen)
+        changed = (replace(s, options=merged(s.options, self.stages.get(s.name, {}), DEFAULT)) for s in chosen)
         return replace(procedure, stages=tuple(changed))
 
     @cached_property
@@ -384,23 +385,6 @@ class TransferTask:
             return self.scenario.position(self.model, states)
         features = self.objective.features(self.model, states)[..., :3]
         return np.concatenate([features, np.zeros((*features.shape[:-1], 3 - features.shape[-1]))], axis=-1)
-
-
-def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Update options by changes, nested tables too.
-
-    >>> merged({"starts": 3, "levenberg": {"max_iterations": 100}}, {"levenberg": {"max_iterations": 2}})
-    {'starts': 3, 'levenberg': {'max_iterations': 2}}
-    >>> merged({"starts": 3, "scan": False}, {"scan": "default"})
-    {'starts': 3}
-    """
-    found = {name: value for name, value in options.items() if changes.get(name) != DEFAULT}
-    for name, value in changes.items():
-        if value == DEFAULT:
-            continue
-        inner = found.get(name)
-        found[name] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return found
 
 
 def _said(prior: Mapping[str, tuple[float, float]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
 from softgym_envs.core.simulator import Array
-from sysid.diagnostics.diagnose import Ending, judge
+from sysid.diagnostics.diagnose import Ending, diagnose
 from sysid.diagnostics.residuals import estimated_noise
 from sysid.diagnostics.result import FitResult
 from sysid.fitting.shooting import uses_exact_derivatives
@@ -114,7 +114,7 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
     )
     message = f"ran {options.epochs} epochs"
     ending = Ending("adam", best[1], segments.starts, True, message, tuple(log), (best[0],), time.perf_counter() - begin)
-    return judge(problem, system.with_sigma(sigma), ending, errors=options.errors)
+    return diagnose(problem, system.with_sigma(sigma), ending, errors=options.errors)
 
 
 def _gradient(segments: Segments, scale: Array, phi: Array) -> Array:

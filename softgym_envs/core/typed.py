@@ -12,9 +12,6 @@ from typing import Any
 
 from .errors import OptionError, shown
 
-_NO_VALUES = (typing.TextIO,)
-"""Types of what only programs give."""
-
 
 def typed(where: str, value: Any, hint: Any, largest: float = inf) -> Any:
     """The value as its declared type: lists become tuples, whole numbers are numbers; numbers must be finite.
@@ -31,7 +28,7 @@ def typed(where: str, value: Any, hint: Any, largest: float = inf) -> Any:
     Raises:
         OptionError: It is of another type, not finite, or too large.
     """
-    if hint is Any or hint in _NO_VALUES:
+    if hint is Any:
         return value
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -89,3 +86,23 @@ def _words(hint: Any) -> str:
         return "a function"
     names = {float: "a finite number", int: "a whole number", bool: "true or false", str: "text", type(None): "nothing"}
     return names.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def merged(options: Mapping[str, Any], changes: Mapping[str, Any], removes: Any = None) -> dict[str, Any]:
+    """Update options by changes, nested tables too; the value `removes` takes an option out.
+
+    >>> merged({"starts": 3, "levenberg": {"max_iterations": 100}}, {"levenberg": {"max_iterations": 2}})
+    {'starts': 3, 'levenberg': {'max_iterations': 2}}
+    >>> merged({"starts": 3, "loss": "robust"}, {"loss": "default"}, "default")
+    {'starts': 3}
+    """
+    found = dict(options)
+    for name, value in changes.items():
+        inner = found.get(name)
+        if removes is not None and isinstance(value, str) and value == removes:
+            found.pop(name, None)
+        elif isinstance(inner, Mapping) and isinstance(value, Mapping):
+            found[name] = merged(inner, value, removes)
+        else:
+            found[name] = value
+    return found

@@ -20,7 +20,7 @@ from ..least_squares.system import ShootingSystem, channel_scale
 from ..problem.interface import sensors_of
 from ..problem.problem import FitProblem
 from .hold_out_test import elsewhere
-from .intervals import doubted, estimates_of, pressed, widened
+from .intervals import IntervalOptions, doubted, estimates_of, pressed, widened
 from .model_form import LeftOpen, Unlike, Varied, by_chance, change, left_open
 from .one_sided import one_sided
 from .residuals import WeightedResiduals, is_rounding, weighted_residuals
@@ -63,14 +63,13 @@ class Ending:
     seconds: float
 
 
-def judge(
+def diagnose(
     problem: FitProblem,
     system: ShootingSystem,
     ending: Ending,
+    intervals: IntervalOptions | None = None,
     *,
     errors: str = "independent",
-    compared: bool = True,
-    scanned: bool = True,
     varied: Mapping[str, Varied] | None = None,
     alike: Mapping[str, Unlike] | None = None,
     unit: bool = False,
@@ -82,9 +81,8 @@ def judge(
         problem: What was fitted.
         system: Segments and the final weights.
         ending: Where the method stopped.
-        compared: Whether to compute errors of predictions, which takes estimates of many initial states, one whole
-            prediction, and one-sided bounds: not for a fit that is only a start, or that shows what another lacks.
-        scanned: Whether to scan the values that the model's own error allows (`.scan`).
+        intervals: What to compute; errors of predictions take estimates of many initial states, one whole prediction and
+            one-sided bounds.
         varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.model_form`).
         alike: What the model assumes to be alike in words -> effects of differences (`.model_form`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
@@ -96,6 +94,7 @@ def judge(
     """
     if errors not in ("independent", "clustered"):
         raise OptionError(f"errors is {errors!r}, allowed are 'independent' and 'clustered'")
+    intervals = intervals or IntervalOptions()
     weighted = weighted_residuals(system, ending.theta, ending.starts)
     rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
     chi2, variance, quantile = _noise_level(problem, weighted)
@@ -104,11 +103,11 @@ def judge(
     converged, message, crept = _at_minimum(problem, ending, weighted, rounding, by_noise)
     theta, starts = _back_along_null(problem, system, ending, found), ending.starts
     noise = quantile * np.sqrt(variance)
-    compatible = _compatible(system, theta, starts, weighted, faint, noise) if scanned else ()
+    compatible = _compatible(system, theta, starts, weighted, faint, noise) if intervals.model_error else ()
     doubts = doubted(problem, theta, found, quantile)
     sides, untested = (
         ((None,) * len(theta), ())
-        if rounding or not converged or not compared
+        if rounding or not converged or not intervals.prediction_errors
         else one_sided(system, theta, starts, variance=variance, doubted=doubts)
     )
     opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)
@@ -116,7 +115,7 @@ def judge(
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
-    loop = open_loop(problem, parameters, view=view) if compared else ()
+    loop = open_loop(problem, parameters, view=view) if intervals.prediction_errors else ()
     tested = None if faint else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
     if tested is not None and not tested.white and varied and not unit:
         tested = _without(system, varied, theta, starts, weighted, found.seen) or tested

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from softgym_envs.core.simulator import Array
+from softgym_envs.core.simulator import Array, check_number
 
 from ..problem.problem import FitProblem
 from .one_sided import OneSided
@@ -13,6 +15,34 @@ from .scan import Compatible
 from .uncertainty import Identifiability
 
 ASSUMED = 0.5**0.5  # Share of the prior's standard deviation: above it the prior holds more information than the data.
+
+
+@dataclass(frozen=True)
+class IntervalOptions:
+    """Settings of intervals and tests after a fit.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    difference_step: float = 0.0
+    """Step of differences [fit coordinate], where it is larger than the fit's: steps of a simulator make predictions jump where
+    a contact begins, and over a short step a jump passes for a slope, and for knowledge. 0: the fit's."""
+    half_step: bool = False
+    """Whether intervals allow for the effect of half the simulator's step on the parameters (`.model_form`)."""
+    model_error: bool = True
+    """Whether intervals allow for the model's own error (`.scan`): not for a fit that is only a start."""
+    prediction_errors: bool = True
+    """Whether to compute errors of predictions, with the start parameters', too, and one-sided bounds: not for a fit that shows
+    what another lacks."""
+
+    def __post_init__(self) -> None:
+        check_number("difference_step", self.difference_step, low=0.0)
+
+    @property
+    def minimal(self) -> IntervalOptions:
+        """The same without what a fit that only provides a start does not need."""
+        return replace(self, half_step=False, model_error=False, prediction_errors=False)
 
 
 def widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...], unsure: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
 from softgym_envs.core.simulator import Array
 
-from ..diagnostics.diagnose import Ending, judge
+from ..diagnostics.diagnose import Ending, diagnose
 from ..diagnostics.residuals import estimated_noise
 from ..diagnostics.result import FitResult
 from ..least_squares.cutting import cut
@@ -45,7 +45,7 @@ class EvolutionOptions:
     """Stop when the costs of a generation differ by less than this fraction."""
     seed: int = 1
     errors: Literal["independent", "clustered"] = "independent"
-    """Assumption of the covariance about the residuals; see `judge`."""
+    """Assumption of the covariance about the residuals; see `diagnose`."""
 
     def __post_init__(self) -> None:
         for name in ("generations", "candidates", "spread", "start_spread", "tolerance", "seed"):
@@ -101,7 +101,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
     ending = Ending("cma_es", theta, starts, done, message, tuple(log), (log[-1].cost,), seconds)
     if problem.known_noise is None:
         system = system.with_sigma(estimated_noise(segments, theta, starts, scale))
-    return judge(problem, system, ending, errors=options.errors)
+    return diagnose(problem, system, ending, errors=options.errors)
 
 
 def _noise(problem: FitProblem, scale: Array) -> Array:

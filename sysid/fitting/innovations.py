@@ -29,7 +29,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 
-from ..diagnostics.diagnose import FAINT, Ending, judge
+from ..diagnostics.diagnose import FAINT, Ending, diagnose
 from ..diagnostics.result import FitResult
 from ..diagnostics.sentences import Diagnostic
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, StopReason, levenberg_marquardt, start_state
@@ -105,8 +105,8 @@ def innovations(
     ending = replace(ended.ending, seconds=time.perf_counter() - begin)
     varied, lost = with_others(problem, options.tracker, choices or {}, ending.theta, noise)
     apart = set_apart(problem, options.tracker, alike or {}, ending.theta, noise)
-    judged = judge(problem, ended.system, ending, errors=options.errors, varied=varied, alike=apart, unit=True)
-    result = explained(judged, ended.system, ending.theta)
+    examined = diagnose(problem, ended.system, ending, errors=options.errors, varied=varied, alike=apart, unit=True)
+    result = explained(examined, ended.system, ending.theta)
     for cause in lost:
         result = result.with_diagnostic("choice_not_followed", "warning", cause)
     return result.with_diagnostic("second_fit", "note", how="forgetful") if second else result

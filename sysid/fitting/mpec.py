@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -33,7 +33,8 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import Array, is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
-from ..diagnostics.diagnose import Ending, judge
+from ..diagnostics.diagnose import Ending, diagnose
+from ..diagnostics.intervals import IntervalOptions
 from ..diagnostics.model_form import half_step_variation
 from ..diagnostics.result import Ended, FitResult
 from ..diagnostics.rules import ESTIMATED
@@ -73,9 +74,8 @@ class MpecOptions:
     grid: int = 24
     """Number of parameters that the other way tries; 0: none."""
     errors: Literal["independent", "clustered"] = "independent"
-    """Assumption of the covariance about the residuals; see `judge`."""
-    halve: bool = False
-    """Whether intervals allow for the simulator's step: half of it is tried (`diagnostics.model_form`)."""
+    """Assumption of the covariance about the residuals; see `diagnose`."""
+    intervals: IntervalOptions = field(default_factory=IntervalOptions)
 
     def __post_init__(self) -> None:
         if not (0 < self.last < self.tau < np.inf and 0 < self.factor < 1):
@@ -148,8 +148,11 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     message = f"objective {solution.objective:.4g} of at most {solution.limit:.4g} ({tried}){explained}"
     costs = (0.5 * solution.objective,)
     ending = Ending("mpec", *solution.least, True, message, log, costs, solution.seconds)
-    varied = half_step_variation(system.segments) if options.halve else None
-    result = judge(problem, system, ending, errors=options.errors, varied=varied)
+    segments, intervals = system.segments, options.intervals
+    varied = half_step_variation(segments) if intervals.half_step else None
+    if intervals.difference_step:
+        system = replace(system, segments=replace(segments, epsilon=intervals.difference_step))
+    result = diagnose(problem, system, ending, intervals, errors=options.errors, varied=varied)
     result = replace(result, ended=Ended(system.segments.whole(*solution.least), system.sigma))
     return _inside(problem, solution, result) if options.box else result
 

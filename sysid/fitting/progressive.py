@@ -37,7 +37,7 @@ class Beginning(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Growing:
+class ProgressiveFits:
     """Brief fits over growing segments; see the module docstring."""
 
     lengths: Sequence[int]  # Rows of the segments of each fit in turn.
@@ -45,7 +45,7 @@ class Growing:
     epsilon: float
     one_sided: bool
     robust: bool  # Whether to use Huber's loss instead of squares.
-    rough: Mapping[str, Any] = field(default_factory=dict)
+    coarse: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed during brief fits, whose starts need not be exact."""
 
     def begin(self, problem: FitProblem) -> Beginning:
@@ -55,12 +55,12 @@ class Growing:
             DataError: The simulation diverges at the start parameters.
         """
         simulator: Any = problem.simulator
-        found = Beginning(problem.replace(simulator=replace(simulator, **self.rough)) if self.rough else problem)
+        found = Beginning(problem.replace(simulator=replace(simulator, **self.coarse)) if self.coarse else problem)
         for length in self.lengths:
-            found = self._grown(found, length)
+            found = self._longer(found, length)
         return found._replace(problem=found.problem.replace(simulator=simulator))
 
-    def _grown(self, found: Beginning, length: int) -> Beginning:
+    def _longer(self, found: Beginning, length: int) -> Beginning:
         """One brief fit from the start `found`."""
         problem = found.problem
         segments = cut(

@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, TextIO, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -25,7 +24,8 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import Array, check_number, is_exact
 from softgym_envs.core.spec import SimulatorSpec
 
-from ..diagnostics.diagnose import Ending, judge
+from ..diagnostics.diagnose import Ending, diagnose
+from ..diagnostics.intervals import IntervalOptions
 from ..diagnostics.model_form import half_step_variation
 from ..diagnostics.residuals import estimated_noise, is_rounding
 from ..diagnostics.result import Ended, FitResult, provenance_of, remaining_share
@@ -44,7 +44,8 @@ from ..problem.problem import FitProblem
 from . import checkpoint
 from .checkpoint import Journal
 from .outliers import OUTLIER, Cleaned, spread, without_outliers
-from .progressive import Beginning, Growing
+from .progressive import Beginning, ProgressiveFits
+from .running import Running
 from .second_fit import OTHER_STEP, by_two_ways, ranked
 
 Jacobian = Literal["auto", "exact", "differences", "one_sided"]
@@ -55,6 +56,41 @@ NOISE_STAYS = 1e-7  # Relative cost tolerance where starts are unknown: the rest
 STAYS = 0.01
 """Standard deviations within which parameters count as converged where starts are unknown: what still lowers the cost are
 states at starts of segments, as where a cable begins to pull the sooner or later."""
+
+
+@dataclass(frozen=True)
+class InitialFit:
+    """Fits that provide the start of a fit.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    restart_steps: int = 0
+    """Rows of short segments. A fit that does not converge, or is not adequate, starts again from a fit over these, which have
+    fewer wrong minima; 0: never."""
+    short_steps: int = 0
+    """Rows of segments for a few iterations that provide the start of a fit, from parameters that are far off; 0: it starts
+    from the start parameters. Either way it is compared with these."""
+    progressive: tuple[int, ...] = ()
+    """Rows of the segments of fits, one after the other, that provide parameters and states for the start of a fit; see
+    `.progressive`. Used where states are measured in part."""
+    second_progressive: tuple[int, ...] = ()
+    """Rows of the segments of a second fit, by differences over `OTHER_STEP` times the step: the lower of both ends is kept,
+    and intervals allow for the other; see `.second_fit`. (): there is none."""
+    coarse: tuple[Mapping[str, Any], ...] = ()
+    """Fields of the simulator, if it has them, that are changed during progressive fits, where that is quicker. A fit that does
+    not converge, or is not adequate, is repeated with the next: the better end is kept (`second_fit.ranked`)."""
+    ended: Ended | None = None
+    """Final state of another fit of the same recordings, whose states and weights are used for the start where starts are
+    unknown; there are no progressive fits. None: as the other options say."""
+
+    def __post_init__(self) -> None:
+        for name in ("restart_steps", "short_steps"):
+            check_number(name, getattr(self, name), low=0, whole=True)
+        for name in ("progressive", "second_progressive"):
+            for length in getattr(self, name):
+                check_number(f"a length in {name}", length, low=1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -72,9 +108,6 @@ class ShootingOptions:
     along the parameters only, in half the time where starts are unknown."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
-    secant: float = 0.0
-    """Step of the differences for the intervals, where it is larger: steps of a simulator make predictions jump where a contact
-    begins, and over a short step a jump passes for a slope, and for knowledge. 0: `epsilon`."""
     segment_steps: int = 100
     """Rows per segment of `multiple_shooting`; the other methods have segments of their own length."""
     reweight: int = 6
@@ -88,38 +121,8 @@ class ShootingOptions:
     """"robust": where states are measured in part, Huber's loss first, then squares without outliers; see `.outliers`."""
     errors: Literal["independent", "clustered"] = "independent"
     """Assumption of the covariance about the residuals; "clustered" is right also for a structurally wrong model."""
-    near: int = 0
-    """Rows of short segments. A fit that does not converge, or does not explain the data, starts again from a fit over these,
-    which have fewer wrong minima; 0: never."""
-    shorter: int = 0
-    """Rows of segments for a few iterations that provide the start of a fit, from parameters that are far off; 0: it starts
-    from the start parameters. Either way it is compared with these."""
-    grow: tuple[int, ...] = ()
-    """Rows of the segments of fits, one after the other, that provide parameters and states for the start of a fit; see
-    `.progressive`. Used where states are measured in part."""
-    rough: tuple[Mapping[str, Any], ...] = ()
-    """Fields of the simulator, if it has them, that are changed while a fit grows, where that is quicker. A fit that does not
-    converge, or does not explain the data, grows again with the next: the better end is kept (`second_fit.ranked`)."""
-    otherwise: tuple[int, ...] = ()
-    """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
-    intervals allow for the other; see `.second_fit`. (): there is none."""
-    begin: Ended | None = None
-    """Final state of another fit of the same recordings, whose states and weights are used for the start where starts are
-    unknown; the fit does not grow. None: as the other options say."""
-    compare: bool = True
-    """Whether to compute errors of predictions, with the start parameters', too: not for a fit that shows what another
-    lacks."""
-    scan: bool = True
-    """Whether to scan what the model's own error allows (`sysid.diagnostics.scan`): not for a fit that is only a start."""
-    halve: bool = False
-    """Whether intervals allow for the effect of half the simulator's step on the parameters
-    (`sysid.diagnostics.model_form`)."""
-    checkpoint: Path | None = None
-    """JSON file written after every iteration, removed at the end."""
-    resume: bool = False
-    """Whether to continue from `checkpoint`."""
-    progress: TextIO | None = None
-    """Stream for iteration lines and a progress bar; None: no output."""
+    initial: InitialFit = field(default_factory=InitialFit)
+    intervals: IntervalOptions = field(default_factory=IntervalOptions)
     levenberg: LevenbergOptions = field(default_factory=LevenbergOptions)
 
     def __post_init__(self) -> None:
@@ -129,18 +132,12 @@ class ShootingOptions:
             raise OptionError(f"loss is {self.loss!r}, allowed are 'squares' and 'robust'")
         if self.errors not in ("independent", "clustered"):
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
-        for name, least in (("segment_steps", 1), ("reweight", 0), ("starts", 1), ("near", 0), ("shorter", 0)):
+        for name, least in (("segment_steps", 1), ("reweight", 0), ("starts", 1)):
             check_number(name, getattr(self, name), low=least, whole=True)
-        for name in ("grow", "otherwise"):
-            for length in getattr(self, name):
-                check_number(f"a length in {name}", length, low=1, whole=True)
         check_number("epsilon", self.epsilon, positive=True)
-        check_number("secant", self.secant, low=0.0)
-        if self.resume and self.checkpoint is None:
-            raise OptionError("resume needs checkpoint, the file to go on from")
 
 
-def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
+def one_step(problem: FitProblem, options: ShootingOptions | None = None, running: Running | None = None) -> FitResult:
     """Fit predictions of single steps; see the module docstring.
 
     Raises:
@@ -148,26 +145,26 @@ def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> Fit
     """
     if not problem.full_state:
         raise DataError("one_step needs every state entry measured in every row; use single_shooting for partial measurements")
-    return _fit(problem, "one_step", 1, options or ShootingOptions())
+    return _fit(problem, "one_step", 1, options or ShootingOptions(), running or Running())
 
 
-def multiple_shooting(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
+def multiple_shooting(problem: FitProblem, options: ShootingOptions | None = None, running: Running | None = None) -> FitResult:
     """Fit predictions over segments of `options.segment_steps` rows; see the module docstring.
 
     Raises:
         DataError: The simulation diverges at the start parameters.
     """
     options = options or ShootingOptions()
-    return _again(problem, f"multiple_shooting({options.segment_steps})", options.segment_steps, options)
+    return _again(problem, f"multiple_shooting({options.segment_steps})", options.segment_steps, options, running or Running())
 
 
-def single_shooting(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
+def single_shooting(problem: FitProblem, options: ShootingOptions | None = None, running: Running | None = None) -> FitResult:
     """Fit predictions over whole recordings; see the module docstring.
 
     Raises:
         DataError: The simulation diverges at the start parameters.
     """
-    return _again(problem, "single_shooting", None, options or ShootingOptions())
+    return _again(problem, "single_shooting", None, options or ShootingOptions(), running or Running())
 
 
 def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
@@ -186,71 +183,82 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
     return jacobian == "exact"
 
 
-def _again(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit, or a better one from a fit over short segments, if the first does not converge or explain the data.
+def _again(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, running: Running) -> FitResult:
+    """The fit, or a better one from a fit over short segments, if the first does not converge or is not adequate.
 
     A better one is lower than a minimum, or no higher than a fit that did not converge.
     """
-    plain = replace(options, starts=1, checkpoint=None, resume=False)
-    found = _begun(problem, method, steps, options)
-    if (found.converged and found.explained) or not options.near:
+    found, rows = _begun(problem, method, steps, options, running), options.initial.restart_steps
+    if (found.converged and found.explained) or not rows:
         return found
+    once, quiet = replace(options, starts=1), running.without_file
     try:
-        rough = replace(options.levenberg, cost_tolerance=max(options.levenberg.cost_tolerance, ROUGHLY))
-        short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False, compare=False, levenberg=rough))
+        coarse = replace(options.levenberg, cost_tolerance=max(options.levenberg.cost_tolerance, ROUGHLY))
+        short = _fit(problem, "short", rows, replace(once, intervals=options.intervals.minimal, levenberg=coarse), quiet)
         there = short.ended.states if short.ended is not None and problem.estimates_initial else None
         first = Beginning(problem.replace(start=short.parameters, view=short.view), there)
-        again = _fit(problem, method, steps, replace(plain, begin=short.ended), first)
+        once = replace(once, initial=replace(options.initial, ended=short.ended))
+        again = _fit(problem, method, steps, once, quiet, first)
     except (DataError, OptionError):
         return found
     if not again.converged or remaining_share(again, found) > (LOWER if found.converged else 1.0):
         return found
     seconds = found.seconds + short.seconds + again.seconds
     again = replace(again, seconds=seconds)
-    return again.with_diagnostic("second_fit", "note", how="short", converged=found.converged, rows=options.near)
+    return again.with_diagnostic("second_fit", "note", how="short", converged=found.converged, rows=rows)
 
 
-def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit, started from another that converges quickly from afar, if there is one; the better where there are two ways."""
-    if options.otherwise and options.grow and options.begin is None and not problem.full_state:
-        one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
-        two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
-        return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
-    there = options.rough if options.grow and options.begin is None and not problem.full_state else ()
-    rough = tuple(fields for fields in there if all(hasattr(problem.simulator, name) for name in fields))
-    if len(rough) > 1:
-        return _explaining(problem, method, steps, replace(options, rough=rough))
+def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, running: Running) -> FitResult:
+    """The fit, started from another that converges quickly from afar, if there is one; the better of two progressive ones."""
+    initial, quiet = options.initial, running.without_file
+    progressive = initial.progressive if initial.ended is None and not problem.full_state else ()
+    if initial.second_progressive and progressive:
+        one = replace(options, initial=replace(initial, second_progressive=()))
+        other = replace(initial, progressive=initial.second_progressive, second_progressive=())
+        two = replace(options, initial=other, epsilon=OTHER_STEP * options.epsilon)
+        fits = (partial(_begun, problem, method, steps, *each) for each in ((one, running), (two, quiet)))
+        return by_two_ways(problem, *fits)
+    coarse = tuple(
+        fields for fields in initial.coarse if progressive and all(hasattr(problem.simulator, name) for name in fields)
+    )
+    if len(coarse) > 1:
+        return _first_adequate(problem, method, steps, replace(options, initial=replace(initial, coarse=coarse)), running)
     begin = time.perf_counter()
-    once = replace(options, checkpoint=None, resume=False, scan=False, halve=False, compare=False)
+    once = replace(options, intervals=options.intervals.minimal)
     first, costs = Beginning(problem), tuple[float, ...]()
     try:
-        if options.begin is not None:
-            first = Beginning(problem, options.begin.states if problem.estimates_initial else None)
-        elif options.grow and not problem.full_state:
-            exact, sides = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
-            fields = rough[0] if rough else {}
-            first = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust", fields).begin(problem)
-        elif options.shorter:
-            short = _fit(problem, "short", options.shorter, replace(once, starts=1, levenberg=BRIEF))
+        if initial.ended is not None:
+            first = Beginning(problem, initial.ended.states if problem.estimates_initial else None)
+        elif progressive:
+            exact, one_sided = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
+            fields = coarse[0] if coarse else {}
+            robust = options.loss == "robust"
+            first = ProgressiveFits(progressive, exact, options.epsilon, one_sided, robust, fields).begin(problem)
+        elif initial.short_steps:
+            short = _fit(problem, "short", initial.short_steps, replace(once, starts=1, levenberg=BRIEF), quiet)
             first = Beginning(problem.replace(start=short.parameters, view=short.view))
         elif problem.noisy:  # a fit from measured starts: biased a little
-            near = _fit(problem.replace(free_initial=False), "measured", steps, once)
+            near = _fit(problem.replace(free_initial=False), "measured", steps, once, quiet)
             first, costs = Beginning(problem.replace(start=near.parameters, view=near.view)), near.start_costs
             options = replace(options, starts=1)
     except DataError:
         pass
-    found = _fit(problem, method, steps, options, first)
+    found = _fit(problem, method, steps, options, running, first)
     return replace(found, start_costs=costs or found.start_costs, seconds=time.perf_counter() - begin)
 
 
-def _explaining(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """First of the roughly grown fits that converges and explains the data; if none does, the best; see `ranked`."""
-    found = _begun(problem, method, steps, replace(options, rough=options.rough[:1]))
+def _first_adequate(
+    problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, running: Running
+) -> FitResult:
+    """First of the fits with coarse options that converges and is adequate; if none is, the best; see `ranked`."""
+    initial = options.initial
+    one = replace(options, initial=replace(initial, coarse=initial.coarse[:1]))
+    found = _begun(problem, method, steps, one, running)
     if found.converged and found.explained:
         return found
-    later = replace(options, rough=options.rough[1:], starts=1, checkpoint=None, resume=False)
+    later = replace(options, initial=replace(initial, coarse=initial.coarse[1:]), starts=1)
     try:
-        again = _begun(problem, method, steps, later)
+        again = _begun(problem, method, steps, later, running.without_file)
     except DataError:
         return found
     best = again if again.converged and again.explained else ranked(found, again)[0]
@@ -260,9 +268,14 @@ def _explaining(problem: FitProblem, method: str, steps: int | None, options: Sh
 
 
 def _fit(
-    problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, beginning: Beginning | None = None
+    problem: FitProblem,
+    method: str,
+    steps: int | None,
+    options: ShootingOptions,
+    running: Running,
+    beginning: Beginning | None = None,
 ) -> FitResult:
-    """Minimise and judge; `beginning` is the start of the first minimisation."""
+    """Minimise and diagnose; `beginning` is the start of the first minimisation."""
     begin, (first, states) = time.perf_counter(), beginning or Beginning(problem)
     exact = uses_exact_derivatives(problem, options.jacobian)
     # Two noisy rows determine neither state nor parameters: single steps start from measured states unless set otherwise.
@@ -273,18 +286,19 @@ def _fit(
     )
     scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full_state
     known = problem.known_noise
-    begun = scale if options.begin is None else options.begin.noise
+    begun = scale if options.initial.ended is None else options.initial.ended.noise
     system = ShootingSystem(segments, begun if known is None else known, HUBER if robust else np.inf)
     identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact} {options.loss}"
     thetas = _starts(first, system, options)
     if robust:
         system = system.with_sigma(np.maximum(system.sigma if known is not None else 0.0, spread(segments, thetas[0], scale)))
     journal = Journal(0, system.sigma, (), None)
-    if options.resume and options.checkpoint:
-        journal = checkpoint.read(options.checkpoint, identity, problem.spec)
+    if running.resume and running.checkpoint:
+        journal = checkpoint.read(running.checkpoint, identity, problem.spec)
     phases = len(thetas) + (options.reweight if known is None else int(robust))
     cleaned = Cleaned(problem, segments, 0.0)
-    with _Reporter(options, identity, problem.spec, phases) as reporter:
+    total = phases * options.levenberg.max_iterations
+    with _Reporter(running, total, identity, problem.spec, phases) as reporter:
         while journal.phase < phases and not (known is None and _settled(cleaned.segments, journal, len(thetas), scale)):
             if robust and journal.phase >= len(thetas) and system.huber < np.inf:
                 best = _best(journal.done[: len(thetas)])
@@ -302,16 +316,15 @@ def _fit(
         method, last.theta, last.blocks, outcome.converged, outcome.message, log, costs, time.perf_counter() - begin
     )
     own = cleaned.problem if first is problem else cleaned.problem.replace(start=problem.start, view=problem.view)
-    judged = replace(cleaned.segments, epsilon=options.secant or options.epsilon)
-    found = judge(
-        own, ShootingSystem(judged, journal.sigma), ending,
-        errors=options.errors, compared=options.compare, scanned=options.scan,
-        varied=half_step_variation(cleaned.segments) if options.halve else None,
-        lengthened=options.scan and not (options.grow or options.near),
+    segments = replace(cleaned.segments, epsilon=options.intervals.difference_step or options.epsilon)
+    found = diagnose(
+        own, ShootingSystem(segments, journal.sigma), ending, options.intervals, errors=options.errors,
+        varied=half_step_variation(cleaned.segments) if options.intervals.half_step else None,
+        lengthened=options.intervals.model_error and not (options.initial.progressive or options.initial.restart_steps),
     )  # fmt: skip
-    if options.checkpoint is not None:  # only now: judging may last, and be interrupted
-        options.checkpoint.unlink(missing_ok=True)
-    found = replace(found, ended=Ended(judged.whole(last.theta, last.blocks), journal.sigma))
+    if running.checkpoint is not None:  # only now: diagnostics may last, and be interrupted
+        running.checkpoint.unlink(missing_ok=True)
+    found = replace(found, ended=Ended(segments.whole(last.theta, last.blocks), journal.sigma))
     if cleaned.share == 0.0:
         return found
     return replace(found, provenance=provenance_of(problem)).with_diagnostic("outliers", "note", "", cleaned.share, OUTLIER)
@@ -399,26 +412,25 @@ def _one_log(ends: tuple[LevenbergState, ...]) -> tuple[FitIteration, ...]:
 class _Reporter:
     """Writes iteration lines, a progress bar and checkpoints."""
 
-    def __init__(self, options: ShootingOptions, identity: str, spec: SimulatorSpec, phases: int) -> None:
-        self.options, self.identity, self.spec, self.phases = options, identity, spec, phases
+    def __init__(self, running: Running, total: int, identity: str, spec: SimulatorSpec, phases: int) -> None:
+        self.running, self.total, self.identity, self.spec, self.phases = running, total, identity, spec, phases
         self.write: Callable[[str], None] = lambda line: None
         self.bar: Any = None
 
     def __enter__(self) -> _Reporter:
-        if self.options.progress is not None:
+        stream = self.running.progress
+        if stream is not None:
             from tqdm import tqdm
 
-            total = self.phases * self.options.levenberg.max_iterations
-            stream = self.options.progress
-            self.bar = tqdm(total=total, file=stream, unit="it", desc="fit", leave=False)
+            self.bar = tqdm(total=self.total, file=stream, unit="it", desc="fit", leave=False)
             self.write = lambda line: tqdm.write(line, file=stream)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and self.options.checkpoint is not None:
-            self.write(f"interrupted; go on with resume from {self.options.checkpoint}")
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and self.running.checkpoint is not None:
+            self.write(f"interrupted; go on with resume from {self.running.checkpoint}")
 
     def phase(self, journal: Journal) -> None:
         """Report that a minimisation starts or is resumed."""
@@ -437,5 +449,5 @@ class _Reporter:
         self._save(journal)
 
     def _save(self, journal: Journal) -> None:
-        if self.options.checkpoint is not None:
-            checkpoint.save(Path(self.options.checkpoint), self.identity, self.spec, journal)
+        if self.running.checkpoint is not None:
+            checkpoint.save(self.running.checkpoint, self.identity, self.spec, journal)

@@ -33,7 +33,7 @@ from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.transcription import Arc, Decisions, Solution, Symbols, Transcription, casadi
 
-from ..diagnostics.diagnose import Ending, judge
+from ..diagnostics.diagnose import Ending, diagnose
 from ..diagnostics.result import Ended, FitResult
 from ..least_squares.levenberg import FitIteration, LevenbergOptions, levenberg_marquardt, start_state
 from ..problem.problem import FitProblem
@@ -110,7 +110,7 @@ def simultaneous(
     log = (FitIteration(0, cost, 0.0, float("nan"), 0.0, found.solved, seconds),)
     ending = Ending("simultaneous", end.theta, end.blocks, found.solved, message, log, (cost,), seconds)
     ended = Ended(system.segments.whole(end.theta, end.blocks), system.sigma)
-    return replace(judge(problem, system, ending), ended=ended)
+    return replace(diagnose(problem, system, ending), ended=ended)
 
 
 def solve(

@@ -18,6 +18,7 @@ from ..problem.recording_parameters import RecordingParameters
 from .evolution import EvolutionOptions, cma_es
 from .innovations import InnovationOptions, innovations
 from .mpec import MpecOptions, mpec
+from .running import Running
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .simultaneous import SimultaneousOptions, chosen_outputs, simultaneous
 
@@ -32,17 +33,13 @@ class Method:
     name: str
     summary: str  # Description in one sentence.
     options: type[Any]  # Dataclass of the method's options.
-    run: Callable[[FitProblem, Any, Procedure], FitResult]
+    run: Callable[[FitProblem, Any, Procedure, Running], FitResult]
     needs: Literal["", "complementarity", "program"] = ""  # Field of the system's procedure that must not be None.
     known_noise: bool = False  # Whether the noise of every column must be known; else it is estimated from the recordings.
     views: bool = False
     """Whether parameters of the recordings may be free, or differ from those of a camera that is placed as drawn."""
+    leaves_checkpoint: bool = False  # Whether an interrupted fit can be resumed.
     repeated: str = ""  # Method that repeats a fit from its end, with more parameters free; empty: this one.
-
-    @property
-    def leaves_checkpoint(self) -> bool:
-        """Whether an interrupted fit can be resumed."""
-        return self.takes("checkpoint")
 
     def takes(self, option: str) -> bool:
         """Whether the method has an option of this name."""
@@ -64,13 +61,16 @@ class Method:
         if self.needs and getattr(procedure.methods, self.needs) is None:
             raise OptionError(f"{self.name} does not suit this system: it offers {OFFERS[self.needs]}")
 
-    def fit(self, problem: FitProblem, options: Any = None, procedure: Procedure | None = None) -> FitResult:
+    def fit(
+        self, problem: FitProblem, options: Any = None, procedure: Procedure | None = None, running: Running | None = None
+    ) -> FitResult:
         """Solve a problem.
 
         Args:
             problem: What is to be identified.
             options: Instance of `self.options`; None: its defaults.
             procedure: The system's procedure, for methods that need more than a simulator.
+            running: Checkpoint and progress, for methods that have them.
 
         Raises:
             OptionError: The system does not offer what the method needs.
@@ -85,7 +85,7 @@ class Method:
             )
         if self.known_noise and problem.noise is None:
             problem = problem.with_estimated_noise()
-        return self.run(problem, self.options() if options is None else options, procedure)
+        return self.run(problem, self.options() if options is None else options, procedure, running or Running())
 
 
 def _made(method: str, kind: type[Any], given: Any) -> Any:
@@ -103,12 +103,12 @@ def _made(method: str, kind: type[Any], given: Any) -> Any:
     return kind(**values)
 
 
-def _mpec(problem: FitProblem, options: MpecOptions, procedure: Procedure) -> FitResult:
+def _mpec(problem: FitProblem, options: MpecOptions, procedure: Procedure, _: Running) -> FitResult:
     assert procedure.methods.complementarity is not None
     return mpec(problem, procedure.methods.complementarity(problem.simulator, problem.shared_steps), options)
 
 
-def _simultaneous(problem: FitProblem, options: SimultaneousOptions, procedure: Procedure) -> FitResult:
+def _simultaneous(problem: FitProblem, options: SimultaneousOptions, procedure: Procedure, _: Running) -> FitResult:
     assert procedure.methods.program is not None
     program = procedure.methods.program(problem.simulator, problem.split.train.names)
     chosen = tuple(program.names.index(name) for name in problem.column_names)
@@ -122,18 +122,27 @@ METHODS: dict[str, Method] = {
             "one_step",
             "every recorded step from the recorded state before it",
             ShootingOptions,
-            lambda p, o, _: one_step(p, o),
+            lambda p, o, _, running: one_step(p, o, running),
             views=True,
+            leaves_checkpoint=True,
         ),
         Method(
             "multiple_shooting",
             "segments of a chosen length",
             ShootingOptions,
-            lambda p, o, _: multiple_shooting(p, o),
+            lambda p, o, _, running: multiple_shooting(p, o, running),
             views=True,
+            leaves_checkpoint=True,
         ),
-        Method("single_shooting", "whole recordings", ShootingOptions, lambda p, o, _: single_shooting(p, o), views=True),
-        Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, _: cma_es(p, o)),
+        Method(
+            "single_shooting",
+            "whole recordings",
+            ShootingOptions,
+            lambda p, o, _, running: single_shooting(p, o, running),
+            views=True,
+            leaves_checkpoint=True,
+        ),
+        Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, *_: cma_es(p, o)),
         Method(
             "mpec",
             "complementarity: states and contact forces too",
@@ -156,7 +165,7 @@ METHODS: dict[str, Method] = {
             "innovations",
             "a recording that the model follows, with the noise of measured inputs",
             InnovationOptions,
-            lambda p, o, procedure: innovations(p, o, procedure.methods.choices, procedure.methods.alike),
+            lambda p, o, procedure, _: innovations(p, o, procedure.methods.choices, procedure.methods.alike),
             known_noise=True,
         ),
     )

@@ -15,9 +15,10 @@ import numpy as np
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.procedure import Procedure
 
+from ..diagnostics.intervals import IntervalOptions
 from ..diagnostics.model_form import in_steps_of
 from ..diagnostics.result import FitResult, remaining_share
-from ..fitting.shooting import ShootingOptions, single_shooting
+from ..fitting.shooting import InitialFit, ShootingOptions, single_shooting
 from ..least_squares.levenberg import LevenbergOptions
 from ..problem.problem import FitProblem
 from .candidate_causes import BRIEF_TOLERANCE
@@ -25,7 +26,9 @@ from .candidate_causes import BRIEF_TOLERANCE
 EXPLAINED_WORTH = 0.8
 """Largest remaining share of the misfit for a cause: a test that fails by a little may pass in finer steps by chance."""
 PART = 0.5  # Largest remaining share of the misfit for steps to be named as a part of the cause.
-BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=BRIEF_TOLERANCE))
+BRIEF = ShootingOptions(
+    intervals=IntervalOptions(prediction_errors=False), levenberg=LevenbergOptions(cost_tolerance=BRIEF_TOLERANCE)
+)
 """Options of the repeated fits, each from the end of another."""
 MOST, LESS = 4, 0.5  # Most refinements, and the share of the misfit below which each must bring it to go on.
 
@@ -47,7 +50,8 @@ def blamed(
             **{name: getattr(again.parameters, name) for name in again.parameters.names()}
         )
         try:
-            again = single_shooting(in_steps_of(problem, simulator).replace(start=start), replace(BRIEF, begin=again.ended))
+            options = replace(BRIEF, initial=InitialFit(ended=again.ended))
+            again = single_shooting(in_steps_of(problem, simulator).replace(start=start), options)
         except DataError:
             return result
         if again.explained or again.misfit > LESS * misfit:

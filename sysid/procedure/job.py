@@ -22,6 +22,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.system import System
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from softgym_envs.core.typed import merged
 from softgym_envs.data.recordings import FPS, IRREGULAR, TURNED, UNWRAPPED, in_order_of
 from softgym_envs.systems import system as system_named
 
@@ -184,11 +185,9 @@ class Job:
         if method.name != stage.method:
             options = {name: value for name, value in options.items() if method.takes(name)}
             more = {"starts": 3} if method.takes("starts") else {}
-            options = {**more, **options, **procedure.methods.settings.get(method.name, {})}
+            options = merged({**more, **options}, procedure.methods.settings.get(method.name, {}))
         seed = {} if self.seed is None else {"seed": self.seed}
-        for name, value in {**seed, **self.settings}.items():
-            nested = isinstance(value, Mapping) and isinstance(options.get(name), Mapping)
-            options[name] = {**options[name], **value} if nested else value
+        options = merged(options, {**seed, **self.settings})
         if options.get("box") and not self.noise:
             raise OptionError("box needs `noise`, and the method mpec: it is a bound of that noise")
         options = self._limited(method.name, options)

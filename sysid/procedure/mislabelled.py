@@ -18,6 +18,7 @@ from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
+from ..diagnostics.intervals import IntervalOptions
 from ..diagnostics.result import FitResult
 from ..fitting.shooting import ShootingOptions, single_shooting
 from ..problem.problem import FitProblem
@@ -28,7 +29,9 @@ BETTER = 5.0  # Factor by which residuals, relative to the noise, must shrink fo
 ALIKE = 1.5  # Multiple of the smallest residuals up to which other labels are named, too.
 MOST_PAIRS = 6  # Most pairs of columns that may have been exchanged; with more of them none is tried.
 TOLD = 2.0  # Ratio of residuals to noise above which another error may imitate a wrong label.
-QUICK = ShootingOptions(compare=False, scan=False)  # Options of fits from which only residuals and parameters are used.
+QUICK = ShootingOptions(
+    intervals=IntervalOptions().minimal
+)  # Options of fits from which only residuals and parameters are used.
 
 
 def unmasked(problem: FitProblem, result: FitResult) -> FitResult:

@@ -11,11 +11,13 @@ from typing import Any, TextIO
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.spec import changes
+from softgym_envs.core.typed import merged
 
 from ..diagnostics.model_form import in_steps_of
 from ..diagnostics.prediction_intervals import FEWEST_WINDOWS, HORIZONS, ROWS, bands
 from ..diagnostics.result import FitResult
 from ..fitting.outliers import LONE, without_lone
+from ..fitting.running import Running
 from ..fitting.table import METHODS, method_of
 from ..problem.deadline import Allowance, allowed
 from ..problem.noise import noise_of
@@ -96,15 +98,12 @@ def fit_without_bands(
 ) -> Fitted:
     """`fit_stage` without prediction intervals."""
     method, say = method_of(stage.method), saying(progress)
-    where: dict[str, Any] = {}
-    if folder is not None and method.leaves_checkpoint:
-        where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
-    if method.takes("progress"):
-        where["progress"] = progress
+    path = folder / CHECKPOINT if folder is not None and method.leaves_checkpoint else None
+    running = Running(path, resume and path is not None, progress)
     say(f"fitting {', '.join(problem.free)} by {method.name}")
     allowance = Allowance()
     with allowed(allowance if diagnose == "quick" else None):
-        result = method.fit(problem, method.settings({**stage.options, **where}), procedure)
+        result = method.fit(problem, method.settings(stage.options), procedure, running)
         unsearched = result.with_diagnostic("interrupted", "note")
         try:
             if keep is not None:
@@ -144,15 +143,15 @@ def _asked(
     def again(given: FitProblem, from_there: FitResult | None = None) -> FitResult:
         used = METHODS[method.repeated] if method.repeated else method
         given_too = {} if method.repeated else stage.options
-        once: dict[str, Any] = {"starts": 1, "shorter": 0, "compare": False}
+        once: dict[str, Any] = {"starts": 1, "initial": {"short_steps": 0}, "intervals": {"prediction_errors": False}}
         if "levenberg" not in given_too:
             once["levenberg"] = {"cost_tolerance": BRIEF_TOLERANCE}
         if from_there is not None:
-            once |= {"begin": from_there.ended, "near": 0}
+            once["initial"] |= {"ended": from_there.ended, "restart_steps": 0}
         elif method.repeated:
             once["starts"] = REPEATED
         once = {name: value for name, value in once.items() if used.takes(name)}
-        return used.fit(given, used.settings({**given_too, **once}), procedure)
+        return used.fit(given, used.settings(merged(given_too, once)), procedure)
 
     unable = () if method.views or method.repeated else RecordingParameters.names()
     idle = {name for name, other in stage.causes.idle_without.items() if not float(problem.given(other))}
@@ -190,10 +189,12 @@ def _without_lone(
     if not count:
         return Fitted(problem, result)
     say("fitting again without values that stand alone")
-    onward = [{"starts": 1, "near": 0, "begin": result.ended}] if method.takes("begin") else []  # this may suffice
+    onward = (
+        [{"starts": 1, "initial": {"restart_steps": 0, "ended": result.ended}}] if method.takes("initial") else []
+    )  # this may suffice
     try:
         for options in (*onward, {}):
-            again = method.fit(without, method.settings({**stage.options, **options}), procedure)
+            again = method.fit(without, method.settings(merged(stage.options, options)), procedure)
             if again.usable and again.explained:
                 break
     except DataError:  # single steps take no gaps

@@ -140,7 +140,7 @@ def test_an_interrupted_procedure_keeps_the_stages_that_were_finished(tmp_path: 
 def test_ctrl_c_while_a_fit_is_judged_leaves_a_checkpoint(tmp_path: Path) -> None:
     record(Spring(), GROUND_TRUTH, count=2).save(tmp_path / "data.h5")
     given = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--out", tmp_path / "out")
-    code, _, complaint = interrupted(signal.SIGINT, "sysid.fitting.shooting:judge", 0, "identify", SPRING, *given)
+    code, _, complaint = interrupted(signal.SIGINT, "sysid.fitting.shooting:diagnose", 0, "identify", SPRING, *given)
     assert code == 130 and "--resume goes on" in complaint and whole(tmp_path / "out") == ["checkpoint.json"]
     assert run_script(load_script("scripts/identify.py"), SPRING, *given, "--resume") == 0
     assert whole(tmp_path / "out") == ["fit.json", "fit.toml", "report.html"]

@@ -17,7 +17,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.validation import open_loop
 from sysid.fitting.evolution import EvolutionOptions, cma_es
-from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
+from sysid.fitting.shooting import InitialFit, ShootingOptions, one_step, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.problem.problem import Measurement
 
@@ -91,13 +91,15 @@ def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
     data = record(Spring(), GROUND_TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
     given = problem(data=data, start=far, free_initial=True)
     options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
-    alone, led = single_shooting(given, options), single_shooting(given, replace(options, near=10))
+    alone, led = single_shooting(given, options), single_shooting(given, replace(options, initial=InitialFit(restart_steps=10)))
     assert not alone.converged and alone.misfit > 1.0
     assert led.converged and led.explained and max(errors(led)) < 0.05
     assert led.start == far and led.of("second_fit")[0].facts["rows"] == 10
     assert not led.of("no_improvement")  # over where the user began
-    hasty = replace(options, near=10, levenberg=LevenbergOptions(max_iterations=4))  # too few near it, too
-    assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, near=0)).misfit
+    hasty = replace(
+        options, initial=InitialFit(restart_steps=10), levenberg=LevenbergOptions(max_iterations=4)
+    )  # too few near it, too
+    assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, initial=InitialFit())).misfit
 
 
 def test_a_fit_begins_over_shorter_segments_where_it_is_told_to() -> None:
@@ -106,7 +108,7 @@ def test_a_fit_begins_over_shorter_segments_where_it_is_told_to() -> None:
     data = record(Spring(), GROUND_TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
     given = problem(data=data, start=far, free_initial=True)
     options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
-    alone, led = single_shooting(given, options), single_shooting(given, replace(options, shorter=10))
+    alone, led = single_shooting(given, options), single_shooting(given, replace(options, initial=InitialFit(short_steps=10)))
     assert not alone.converged and led.converged and led.explained and max(errors(led)) < 0.05
     assert led.start == far and led.seconds > led.log[-1].seconds and not led.of("no_improvement")
 
@@ -117,12 +119,12 @@ def test_a_fit_that_ends_at_a_wrong_minimum_begins_again_near_the_right_one() ->
     far = GROUND_TRUTH.replace(stiffness=2000.0)
     data = record(Spring(), GROUND_TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
     given = problem(data=data, start=far, free=("stiffness",), free_initial=True)
-    alone, led = single_shooting(given), single_shooting(given, ShootingOptions(near=10))
+    alone, led = single_shooting(given), single_shooting(given, ShootingOptions(initial=InitialFit(restart_steps=10)))
     assert alone.converged and not alone.explained and errors(alone)[0] > 0.1
     assert led.converged and led.explained and errors(led)[0] < 0.01
     assert led.of("second_fit")[0].facts["converged"]
     wrong = problem(data=data, start=GROUND_TRUTH.replace(mass=2 * GROUND_TRUTH.mass), free=("damping",), free_initial=True)
-    once, twice = single_shooting(wrong), single_shooting(wrong, ShootingOptions(near=10))
+    once, twice = single_shooting(wrong), single_shooting(wrong, ShootingOptions(initial=InitialFit(restart_steps=10)))
     assert not once.explained and twice.misfit == once.misfit and not twice.of("second_fit")
 
 

@@ -20,7 +20,8 @@ from softgym_envs.core.interface import Interface
 from softgym_envs.core.posterior import PosteriorParameters
 from sysid import FitProblem
 from sysid.fitting import checkpoint
-from sysid.fitting.shooting import ShootingOptions, one_step, single_shooting
+from sysid.fitting.running import Running
+from sysid.fitting.shooting import InitialFit, ShootingOptions, one_step, single_shooting
 from sysid.least_squares.levenberg import FitIteration, LevenbergOptions, LevenbergState
 from sysid.problem.recording_parameters import RecordingParameters
 from sysid.procedure.identification import loaded
@@ -46,10 +47,10 @@ def test_an_interrupted_fit_resumes_to_the_same_numbers(tmp_path: Path, monkeypa
     monkeypatch.setattr(Spring, "linearize", tired)
     said = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        single_shooting(made, ShootingOptions(checkpoint=file, progress=said, **options))  # type: ignore[arg-type]
+        single_shooting(made, ShootingOptions(**options), Running(checkpoint=file, progress=said))  # type: ignore[arg-type]
     assert "interrupted" in said.getvalue() and "cost" in said.getvalue()
     monkeypatch.setattr(Spring, "linearize", original)
-    resumed = single_shooting(made, ShootingOptions(checkpoint=file, resume=True, **options))  # type: ignore[arg-type]
+    resumed = single_shooting(made, ShootingOptions(**options), Running(file, resume=True))  # type: ignore[arg-type]
     assert resumed.parameters == expected.parameters and resumed.std == expected.std and resumed.noise == expected.noise
     assert not file.exists()
 
@@ -62,14 +63,14 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Spring, "linearize", stop)
     with pytest.raises(KeyboardInterrupt):
-        one_step(problem(), ShootingOptions(checkpoint=file, jacobian="exact"))
+        one_step(problem(), ShootingOptions(jacobian="exact"), Running(file))
     with pytest.raises(OptionError, match="belongs to another fit"):
-        one_step(problem(free=("gain",)), ShootingOptions(checkpoint=file, jacobian="exact", resume=True))
+        one_step(problem(free=("gain",)), ShootingOptions(jacobian="exact"), Running(file, resume=True))
     file.write_text("{}")
     with pytest.raises(FileFormatError, match="no checkpoint"):
-        one_step(problem(), ShootingOptions(checkpoint=file, resume=True))
+        one_step(problem(), running=Running(file, resume=True))
     with pytest.raises(FileFormatError, match="cannot read"):
-        one_step(problem(), ShootingOptions(checkpoint=tmp_path / "none.json", resume=True))
+        one_step(problem(), running=Running(tmp_path / "none.json", resume=True))
 
 
 def test_a_checkpoint_keeps_trials_that_could_not_be_simulated(tmp_path: Path) -> None:
@@ -85,12 +86,14 @@ def test_a_checkpoint_keeps_trials_that_could_not_be_simulated(tmp_path: Path) -
 
 
 def test_bad_options_are_refused() -> None:
-    for changes in ({"jacobian": "magic"}, {"errors": "none"}, {"starts": 0}, {"reweight": -1}, {"near": -1}, {"resume": True}):
+    for changes in ({"jacobian": "magic"}, {"errors": "none"}, {"starts": 0}, {"reweight": -1}, {"segment_steps": 0}):
         with pytest.raises(OptionError):
             ShootingOptions(**changes)  # type: ignore[arg-type]
-    for changes in ({"shorter": -1}, {"segment_steps": 0}):
-        with pytest.raises(OptionError):
-            ShootingOptions(**changes)  # type: ignore[arg-type]
+    for name in ("restart_steps", "short_steps"):
+        with pytest.raises(OptionError, match=name):
+            InitialFit(**{name: -1})
+    with pytest.raises(OptionError, match="resume needs checkpoint"):
+        Running(resume=True)
     with pytest.raises(OptionError, match="batch is 0"):
         AdamOptions(batch=0)
     with pytest.raises(OptionError, match="Spin has no exact derivatives"):
@@ -187,7 +190,7 @@ def test_along_null_directions_the_posterior_keeps_the_ratio() -> None:
 def test_a_log_file_gets_a_line_now_and_then_and_no_bar() -> None:
     log, often = io.StringIO(), io.StringIO()
     for stream, every in ((log, 1e9), (often, 0.0)):
-        one_step(problem(), ShootingOptions(progress=Seldom(stream, every)))
+        one_step(problem(), running=Running(progress=Seldom(stream, every)))
     assert not log.getvalue()
     lines = often.getvalue().splitlines()
     assert "minimisation 1" in lines[0] and any("cost" in line for line in lines) and "\r" not in often.getvalue()

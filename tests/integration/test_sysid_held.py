@@ -16,7 +16,7 @@ from sysid.diagnostics.residuals import weighted_residuals
 from sysid.diagnostics.result import Estimate, FitResult, remaining_share
 from sysid.diagnostics.score_test import held
 from sysid.diagnostics.whiteness import ALARM
-from sysid.fitting.shooting import ShootingOptions, single_shooting
+from sysid.fitting.shooting import InitialFit, ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.procedure.candidate_causes import SAID, Fitted, candidate
@@ -163,7 +163,7 @@ def test_a_fit_goes_on_from_the_states_and_weights_where_another_ended() -> None
     np.testing.assert_allclose(fit.ended.states[0], states[0], atol=1e-9)
     np.testing.assert_allclose(fit.ended.noise, NOISE, rtol=0.2)
     there = problem.replace(start=fit.parameters)
-    again, anew = (single_shooting(there, ShootingOptions(begin=begin)) for begin in (fit.ended, None))
+    again, anew = (single_shooting(there, ShootingOptions(initial=InitialFit(ended=begin))) for begin in (fit.ended, None))
     assert again.log[0].cost == pytest.approx(fit.log[-1].cost, rel=1e-6)
     assert abs(anew.log[0].cost / fit.log[-1].cost - 1.0) > 0.1
     for name, std in fit.std.items():

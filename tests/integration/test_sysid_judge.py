@@ -21,6 +21,7 @@ from softgym_envs.systems.rigid.experiments import record as film
 from softgym_envs.systems.rigid.model import BlockModel
 from softgym_envs.systems.rigid.procedure import BLOCK, PARTICLES
 from sysid import FitProblem
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.rules import ESTIMATED
 from sysid.diagnostics.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
 from sysid.fitting.innovations import explained
@@ -280,7 +281,9 @@ def test_intervals_allow_for_the_step_where_it_matters_and_only_there() -> None:
     data = TrajectorySet((record(Spring(), GROUND_TRUTH, steps=400, noise=1e-4)[0].select(("mass.x",)),))
     free, held = ("stiffness", "damping", "gain"), GROUND_TRUTH.replace(stiffness=40.0, damping=1.0, gain=1.5)
     problem = FitProblem(CoarseSpring(), data, free, start=held)
-    plain, wide = (single_shooting(problem, ShootingOptions(halve=halve)) for halve in (False, True))
+    plain, wide = (
+        single_shooting(problem, ShootingOptions(intervals=IntervalOptions(half_step=halve))) for halve in (False, True)
+    )
     inside = [
         [low <= float(getattr(GROUND_TRUTH, e.name)) <= high for e in fit.estimates for low, high in [e.interval]]
         for fit in (plain, wide)
@@ -288,7 +291,7 @@ def test_intervals_allow_for_the_step_where_it_matters_and_only_there() -> None:
     assert not all(inside[0]) and all(inside[1])
     assert plain.parameters == wide.parameters
     assert wide.of("model_choice")[0].parameter == "the simulator's step of 20 ms"
-    exact = single_shooting(problem.replace(simulator=Spring()), ShootingOptions(halve=True))
+    exact = single_shooting(problem.replace(simulator=Spring()), ShootingOptions(intervals=IntervalOptions(half_step=True)))
     assert not exact.of("model_choice")
 
 

@@ -17,6 +17,7 @@ from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics import segment_length_test
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.residuals import WeightedResiduals, weighted_residuals
 from sysid.diagnostics.result import FitResult
 from sysid.diagnostics.whiteness import ALARM, gamma_limit
@@ -73,12 +74,12 @@ def from_markers(dt: float, seed: int, noise: float = 5e-3, **parameter_values: 
     return TrajectorySet(tuple(t.select(("angle",)) for t in found))
 
 
-def fitted(data: TrajectorySet, substeps: int = 10, **options: Any) -> FitResult:
+def fitted(data: TrajectorySet, substeps: int = 10, half_step: bool = False) -> FitResult:
     """Segments of ten rows, from starts that are off, by a simulator of so many steps per frame."""
     start, free = PendulumParameters(inertia=0.05, weight=1.0, damping=0.05), ("inertia", "weight", "damping")
     taken = TrajectorySet(tuple(replace(t, substeps=substeps) for t in data))
     problem = FitProblem(Pendulum(dt=PERIOD / substeps), taken, free, start=start, measured=("angle",))
-    return multiple_shooting(problem, ShootingOptions(segment_steps=10, **options))
+    return multiple_shooting(problem, ShootingOptions(segment_steps=10, intervals=IntervalOptions(half_step=half_step)))
 
 
 def test_dry_friction_that_ten_rows_hide_is_seen_in_longer_segments() -> None:
@@ -99,7 +100,7 @@ def test_right_models_pass_over_longer_segments_too() -> None:
 def test_the_simulators_step_is_named_and_is_no_error_where_intervals_allow_for_it() -> None:
     """Of a ground truth in steps of 0.1 ms, a simulator in steps of 5 ms is off by some of the noise in a second."""
     films = [from_markers(PERIOD / 200, seed) for seed in range(6)]
-    plain, halved = ([fitted(film, substeps=4, halve=halve) for film in films] for halve in (False, True))
+    plain, halved = ([fitted(film, substeps=4, half_step=halve) for film in films] for halve in (False, True))
     named = [any(d.facts["cause"] for d in fit.of("longer_segments")) for fit in plain]
     assert sum(named) >= 2 and not any(fit.explained for fit, is_named in zip(plain, named, strict=True) if is_named)
     assert sum(fit.explained for fit in halved) >= stats.binom.ppf(1e-4, len(films), 0.98)
@@ -111,7 +112,7 @@ def test_the_step_alone_makes_no_model_wrong_where_intervals_allow_for_it() -> N
     wrong: list[FitResult] = []
     for seed in range(4):
         for into, friction in ((right, 0.0), (wrong, 0.03)):
-            into.append(fitted(from_markers(PERIOD / 200, seed, 1e-4, friction=friction), halve=True))
+            into.append(fitted(from_markers(PERIOD / 200, seed, 1e-4, friction=friction), half_step=True))
     assert sum(fit.explained for fit in right) >= stats.binom.ppf(1e-4, len(right), 0.98)
     assert not any(fit.explained for fit in wrong)
 

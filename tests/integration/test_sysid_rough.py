@@ -13,10 +13,11 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.result import FitResult
 from sysid.fitting import shooting
-from sysid.fitting.progressive import Beginning, Growing
-from sysid.fitting.shooting import ShootingOptions, single_shooting
+from sysid.fitting.progressive import Beginning, ProgressiveFits
+from sysid.fitting.shooting import InitialFit, ShootingOptions, single_shooting
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
@@ -40,28 +41,30 @@ WAYS = ({"parts": 6}, {"parts": 2}, {"parts": 4})
 
 
 def options(**more: Any) -> ShootingOptions:
-    return ShootingOptions(scan=False, grow=(6, 20), rough=WAYS, **more)
+    return ShootingOptions(
+        intervals=IntervalOptions(model_error=False), initial=InitialFit(progressive=(6, 20), coarse=WAYS), **more
+    )
 
 
 @pytest.fixture
 def grown(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """In how many parts fits grew."""
     found: list[int] = []
-    begin = Growing.begin
+    begin = ProgressiveFits.begin
 
-    def noted(self: Growing, problem: FitProblem) -> Beginning:
-        found.append(self.rough.get("parts", 32))
+    def noted(self: ProgressiveFits, problem: FitProblem) -> Beginning:
+        found.append(self.coarse.get("parts", 32))
         ended = begin(self, problem)
         assert ended.problem.simulator is problem.simulator
         return ended
 
-    monkeypatch.setattr(Growing, "begin", noted)
+    monkeypatch.setattr(ProgressiveFits, "begin", noted)
     return found
 
 
 def test_a_fit_that_explains_its_data_grew_once_and_is_of_the_simulator_itself(problem: FitProblem, grown: list[int]) -> None:
     result = single_shooting(problem, options())
-    plain = single_shooting(problem, ShootingOptions(scan=False, grow=(6, 20)))
+    plain = single_shooting(problem, replace(options(), initial=InitialFit(progressive=(6, 20))))
     assert result.explained and grown == [6, 32] and result.spec == plain.spec
     np.testing.assert_allclose(result.parameters.to_vector(), plain.parameters.to_vector(), rtol=1e-4)
 
@@ -81,7 +84,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, fits: Iterator[FitResult | None]) -> 
 def test_the_lowest_is_kept_where_none_explains_the_data(
     problem: FitProblem, grown: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = replace(single_shooting(problem, ShootingOptions(scan=False)), converged=True, misfit=2.0)
+    base = replace(single_shooting(problem, replace(options(), initial=InitialFit())), converged=True, misfit=2.0)
     fits = [replace(base, reduced_chi2=chi2 * base.reduced_chi2) for chi2 in (3.0, 2.0, 2.5)]
     for order in ((0, 1, 2), (1, 0, 2), (2, 0, 1)):
         ended(monkeypatch, iter([fits[place] for place in order]))
@@ -95,7 +98,7 @@ def test_the_first_that_explains_the_data_ends_the_search_though_it_is_higher(
     problem: FitProblem, grown: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its noise, not its squares; what did not converge explains nothing, and a way that diverges is passed by."""
-    base = replace(single_shooting(problem, ShootingOptions(scan=False)), converged=True)
+    base = replace(single_shooting(problem, replace(options(), initial=InitialFit())), converged=True)
     wrong, high = replace(base, misfit=2.0), replace(base, misfit=0.5, reduced_chi2=1.1 * base.reduced_chi2)
     ended(monkeypatch, iter([wrong, high]))
     assert single_shooting(problem, options()).explained and grown == [6, 2]
@@ -105,15 +108,15 @@ def test_the_first_that_explains_the_data_ends_the_search_though_it_is_higher(
 
 
 def test_what_does_not_grow_is_fitted_once(problem: FitProblem, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = replace(single_shooting(problem, ShootingOptions(scan=False)), converged=True, misfit=2.0)
+    wrong = replace(single_shooting(problem, replace(options(), initial=InitialFit())), converged=True, misfit=2.0)
     ended(monkeypatch, iter([wrong]))
-    assert single_shooting(problem, replace(options(), grow=())) is not None
+    assert single_shooting(problem, replace(options(), initial=InitialFit(coarse=WAYS))) is not None
 
 
 def test_a_minimum_comes_before_what_is_none_and_hardly_lower(
     problem: FitProblem, grown: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = replace(single_shooting(problem, ShootingOptions(scan=False)), converged=True, misfit=2.0)
+    base = replace(single_shooting(problem, replace(options(), initial=InitialFit())), converged=True, misfit=2.0)
     crept = replace(base, converged=False, reduced_chi2=0.99 * base.reduced_chi2)
     ended(monkeypatch, iter([base, crept, crept]))
     assert single_shooting(problem, options()).converged and grown == [6, 2, 4]

@@ -20,6 +20,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from sysid import FitProblem, load
+from sysid.fitting.running import Running
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.procedure.job import Job
 from sysid.procedure.run import run_procedure
@@ -354,14 +355,14 @@ def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: 
 
     path = tmp_path / "checkpoint.json"
     data = record(Spring(), GROUND_TRUTH, count=1)
-    options = ShootingOptions(starts=3, checkpoint=path)
+    options = ShootingOptions(starts=3)
     problem = FitProblem(Spring(), data, FREE)
     with pytest.raises(KeyboardInterrupt):
-        single_shooting(problem, replace(options, progress=Stream()))  # type: ignore[arg-type]
+        single_shooting(problem, options, Running(path, progress=Stream()))  # type: ignore[arg-type]
     half = TrajectorySet(tuple(replace(t, substeps=2) for t in data))
     with pytest.raises(OptionError, match=r"another fit: its parameters: they were identified with dt = 0.02 s, .* has 0.01 s"):
-        single_shooting(FitProblem(Spring(dt=0.01), half, FREE), replace(options, resume=True))
-    assert single_shooting(problem, replace(options, resume=True)).converged
+        single_shooting(FitProblem(Spring(dt=0.01), half, FREE), options, Running(path, resume=True))
+    assert single_shooting(problem, options, Running(path, resume=True)).converged
 
 
 def test_our_engine_records_with_the_options_that_are_fitted(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from softgym_envs.core.procedure import Procedure, Stage
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.data.sensors import Sensor
 from sysid import METHODS, FitProblem, multiple_shooting
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.result import FitResult
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
@@ -279,7 +280,9 @@ def test_a_recording_that_is_mostly_elsewhere_is_not_emptied() -> None:
     """Few points of all, most of one recording: nothing is left out, where no fit would take the rest."""
     sizes = ((0.0, 12.0), (0.9, 1.0))
     seen = [driven(Sensor(rate=40.0, noise=2e-3, outliers=p, outlier_size=0.3), seconds=t)[0] for p, t in sizes]
-    brief = replace(robust(), scan=False, reweight=1, levenberg=LevenbergOptions(max_iterations=5))
+    brief = replace(
+        robust(), intervals=IntervalOptions(model_error=False), reweight=1, levenberg=LevenbergOptions(max_iterations=5)
+    )
     found = single_shooting(problem(TrajectorySet(tuple(seen))), brief)
     assert not found.of("outliers")
 

@@ -10,10 +10,11 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
 from sysid import FitProblem
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.result import FitResult
 from sysid.diagnostics.uncertainty import NORMAL
 from sysid.fitting.second_fit import REACH, by_two_ways, either
-from sysid.fitting.shooting import ShootingOptions, single_shooting
+from sysid.fitting.shooting import InitialFit, ShootingOptions, single_shooting
 
 GROUND_TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
@@ -23,7 +24,7 @@ def fitted() -> tuple[FitProblem, FitResult]:
     """Stiffness, which is fitted by its logarithm, and the offset, which is not; noise of 5 mm."""
     data = record(Spring(), GROUND_TRUTH, count=2, noise={"mass.x": 5e-3, "mass.vx": 5e-3})
     problem = FitProblem(Spring(), data, ("stiffness", "offset"), start=GROUND_TRUTH)
-    return problem, single_shooting(problem, ShootingOptions(scan=False))
+    return problem, single_shooting(problem, ShootingOptions(intervals=IntervalOptions(model_error=False)))
 
 
 def moved(fit: FitResult, chi2: float, **parameter_values: float) -> FitResult:
@@ -75,5 +76,5 @@ def test_where_the_second_way_diverges_the_first_is_alone(fitted: tuple[FitProbl
 
 
 def test_a_way_has_segments_of_rows() -> None:
-    with pytest.raises(OptionError, match="a length in otherwise is 0"):
-        ShootingOptions(otherwise=(5, 0))
+    with pytest.raises(OptionError, match="a length in second_progressive is 0"):
+        InitialFit(second_progressive=(5, 0))

@@ -17,6 +17,7 @@ from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.systems.tensegrity.parameters import TensegrityParameters
 from softgym_envs.systems.tensegrity.procedure import GUESS, PROCEDURE, _apart, first_state, tame
 from sysid import FitProblem, multiple_shooting
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.model_form import in_steps_of
 from sysid.fitting.shooting import ShootingOptions
 from sysid.procedure.run import run_procedure
@@ -154,7 +155,7 @@ def test_a_robot_that_is_damped_more_than_steps_bear_is_told_to_take_smaller_one
     air, held = replace(whole, **rows, substeps=2), replace(finer, fixed_rod=0)
     start = ROBOT.default_parameters.replace(cable_stiffness=8e3, cable_damping=800.0)
     own = FitProblem(held, TrajectorySet((air,)), ("cable_stiffness", "cable_damping"), start=start, free_initial=False)
-    options = ShootingOptions(segment_steps=10, compare=False)
+    options = ShootingOptions(segment_steps=10, intervals=IntervalOptions(prediction_errors=False))
     found = multiple_shooting(own, options)
     assert found.parameters.cable_damping == pytest.approx(1500.0, rel=1e-3)  # type: ignore[attr-defined]
     coarse = multiple_shooting(in_steps_of(own, replace(ROBOT, fixed_rod=0)).replace(limits=None), options)

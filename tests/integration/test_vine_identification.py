@@ -34,6 +34,7 @@ from softgym_envs.systems.vine.procedure import (
     measurement,
 )
 from sysid import FitProblem, multiple_shooting
+from sysid.diagnostics.intervals import IntervalOptions
 from sysid.diagnostics.model_form import half_step_variation, left_open
 from sysid.diagnostics.residuals import weighted_residuals
 from sysid.fitting.shooting import ShootingOptions, single_shooting
@@ -395,7 +396,9 @@ def test_a_camera_tells_the_lag_of_the_muscles_over_a_fifth_of_a_second():
     they like wherever a segment starts, the stiffness is told five times worse.
     """
     _, given, true = from_markers()
-    options = ShootingOptions(segment_steps=20, scan=False, levenberg=LevenbergOptions(cost_tolerance=1e-4))
+    options = ShootingOptions(
+        segment_steps=20, intervals=IntervalOptions(model_error=False), levenberg=LevenbergOptions(cost_tolerance=1e-4)
+    )
     found = multiple_shooting(given, options)
     assert found.converged and found.explained
     for name in BODY:
@@ -409,7 +412,10 @@ def test_points_that_are_elsewhere_lose_no_fit():
     """One point in a hundred is 0.1 m off: starts of segments are guessed without it, the fit leaves it out."""
     _, given, true = from_markers(sensor=replace(SENSORS["camera"], outliers=0.01, dropout=0.05))
     levenberg = LevenbergOptions(cost_tolerance=1e-4)
-    found = multiple_shooting(given, ShootingOptions(segment_steps=20, loss="robust", scan=False, levenberg=levenberg))
+    found = multiple_shooting(
+        given,
+        ShootingOptions(segment_steps=20, loss="robust", intervals=IntervalOptions(model_error=False), levenberg=levenberg),
+    )
     assert found.converged and found.explained
     for name in BODY:
         assert abs(getattr(found.parameters, name) / getattr(true, name) - 1.0) < 0.02, name

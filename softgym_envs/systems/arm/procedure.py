@@ -107,7 +107,7 @@ PROCEDURE = Procedure(
         "",
         unknown,
         "multiple_shooting",
-        {"near": 20},
+        {"initial": {"restart_steps": 20}},
         data=StageData(free_initial=True),
         causes=Causes(CANDIDATE_CAUSES),
         simulator=StageSimulator(instead=in_usual_steps),

@@ -15,6 +15,7 @@ import numpy as np
 from ...core.procedure import Causes, Experiment, InitialState, Outline, Procedure, Recorded, Stage, StageData
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
+from ...core.typed import merged
 from .experiments import posed, tossed
 from .flight import begun, first_state
 
@@ -24,7 +25,7 @@ KNOWN = {"gravity": (9.81, 0.3), "friction": (0.4, 0.4)}
 Where every corner sticks, data do not determine friction, and steps of a fit would be unbounded."""
 ROWS = (6, 8, 10, 14, 20, 28)
 """Rows of the segments that a fit grows over: a strike or none, then one more at a time."""
-ROUGH = ({"strike_parts": 6}, {"strike_parts": 2})
+COARSE = ({"strike_parts": 6}, {"strike_parts": 2})
 """Coarser strikes while segments grow: a third of the time; the second option has its kinks elsewhere."""
 
 
@@ -71,16 +72,16 @@ STRUCK = 1.5
 
 def _stage(name: str, free: tuple[str, ...], options: dict[str, Any], prior: Any = None, **data: Any) -> Stage:
     """Stage that predicts whole recordings from the released state."""
-    shared = {"loss": "robust", "errors": "clustered", "scan": False}
+    shared = {"loss": "robust", "errors": "clustered", "intervals": {"model_error": False}}
     return Stage(
-        name, "tossed", free, "single_shooting", {**shared, **options}, prior=prior or {},
+        name, "tossed", free, "single_shooting", merged(shared, options), prior=prior or {},
         data=StageData(**{"prepare": posed, "free_motion": True, **data}), causes=Causes(untried=untried),
     )  # fmt: skip
 
 
 def _differences(step: float) -> dict[str, Any]:
     """Finite differences over a step [fit coordinate]: outcomes of strikes jump, which looks like a slope over a short step."""
-    return {"jacobian": "differences", "epsilon": step, "secant": step}
+    return {"jacobian": "differences", "epsilon": step, "intervals": {"difference_step": step}}
 
 
 # By --stage: only the first strike, with Huber's loss to the end: however wrong the parameters, a box still strikes there.
@@ -92,8 +93,9 @@ STRIKE = _stage(
 )  # fmt: skip
 # A few strikes, before throws diverge; finite differences are for the MuJoCo model, whose derivatives are not exact.
 GROWN = _stage(
-    "contact", CONTACT, {"epsilon": 2e-3, "grow": ROWS, "rough": ROUGH, "levenberg": {"cost_tolerance": 1e-6}}, window=0.25,
-    prior=KNOWN,
+    "contact", CONTACT,
+    {"epsilon": 2e-3, "initial": {"progressive": ROWS, "coarse": COARSE}, "levenberg": {"cost_tolerance": 1e-6}},
+    window=0.25, prior=KNOWN,
 )  # fmt: skip
 # By --stage: strikes of a real box give another friction than sliding, which determines where the box comes to rest.
 SLID = _stage("slid", ("friction",), _differences(1e-2), free_initial=False)

@@ -349,16 +349,17 @@ def tame(parameters: Any) -> dict[str, float]:
 
 _PRECISE = {"errors": "clustered", "levenberg": {"max_iterations": 100}}
 _LONG = {"errors": "clustered", "jacobian": "differences", "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-6}}
-_ROLLED = {**_LONG, "scan": False}
+_ROLLED = {**_LONG, "intervals": {"model_error": False}}
 _FILMED = {"loss": "robust", "jacobian": "differences"}
-_ROUGH = {**_FILMED, "reweight": 1, "scan": False, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-3}}
-_SEEN = {**_FILMED, "errors": "clustered", "halve": True, "segment_steps": 120,
+_BRIEF = {**_FILMED, "reweight": 1, "intervals": {"model_error": False},
+          "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-3}}  # fmt: skip
+_SEEN = {**_FILMED, "errors": "clustered", "intervals": {"half_step": True}, "segment_steps": 120,
          "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-5}}  # fmt: skip
 _HELD = StageSimulator({"fixed_rod": 0})
 _THROWN = StageData(free_motion=True)
 _LANDED = {
-    **_FILMED, "jacobian": "one_sided", "errors": "clustered", "secant": 1e-3, "grow": (5, 10, 15),
-    "otherwise": (5, 7, 10, 13, 17, 21), "segment_steps": 25,
+    **_FILMED, "jacobian": "one_sided", "errors": "clustered", "intervals": {"difference_step": 1e-3}, "segment_steps": 25,
+    "initial": {"progressive": (5, 10, 15), "second_progressive": (5, 7, 10, 13, 17, 21)},
     "levenberg": {"max_iterations": 30, "cost_tolerance": 3e-4},
 }  # fmt: skip
 
@@ -390,9 +391,9 @@ PROCEDURE = Procedure(
     from_markers=(
         # From the markers' first positions, fixed, with any parameters; then with the first state unknown.
         # Cables damped three times too much are unstable in steps of 1 ms: there is no prediction to improve.
-        Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, begin=tame,
+        Stage("beginning", "air", BODY, "single_shooting", _BRIEF, simulator=_HELD, begin=tame,
               data=StageData(free_initial=False, window=1.0)),
-        Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD,
+        Stage("begun", "air", (*BODY, "latency"), "single_shooting", _BRIEF, simulator=_HELD,
               data=StageData(window=1.0)),
         # In a few seconds of swinging a mismatched robot diverges from any model with cables that are alike: fitted as a whole,
         # a recording of 5 s gave parameters 10 times off. Segments of a second follow it.

@@ -77,7 +77,8 @@ PROCEDURE = Procedure(
     recorded=Recorded(limits=limits),
     stages=(Stage("body", "moved", FREE, "one_step"),),
     from_recordings=Stage(
-        "from_recordings", "", FREE, "multiple_shooting", {"halve": True, "near": 20},
+        "from_recordings", "", FREE, "multiple_shooting",
+        {"initial": {"restart_steps": 20}, "intervals": {"half_step": True}},
         causes=Causes({"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)}),
         simulator=StageSimulator(instead=in_usual_steps),
     ),

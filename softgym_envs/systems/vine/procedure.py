@@ -375,7 +375,8 @@ PROCEDURE = Procedure(
         # left them (`driven`), either determines the lag.
         Stage(
             "seen", "pressures", (*BODY, "base_turn", "tip_mass", "drag"), "multiple_shooting",
-            {"segment_steps": 125, "shorter": 20, "loss": "robust", "errors": "clustered", "levenberg": _PATIENT},
+            {"segment_steps": 125, "initial": {"short_steps": 20}, "loss": "robust", "errors": "clustered",
+             "levenberg": _PATIENT},
             prior={"base_turn": (0.0, BY_EYE), "tip_mass": UNWEIGHED, "drag": DRAG},
             data=StageData(noise_known=True),
             causes=Causes({"frames or commands that are late": ("latency",)}),
@@ -383,7 +384,8 @@ PROCEDURE = Procedure(
     ),
     from_recordings=Stage(
         "from_recordings", "", TUBE, "single_shooting",
-        {"starts": 3, "halve": True, "near": 24, "loss": "robust", "levenberg": {"cost_tolerance": 1e-6}},
+        {"starts": 3, "initial": {"restart_steps": 24}, "intervals": {"half_step": True}, "loss": "robust",
+         "levenberg": {"cost_tolerance": 1e-6}},
         simulator=StageSimulator({"bending": "linear"}, instead=wrinkling),
         causes=Causes({
             "another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",),
