@@ -133,8 +133,8 @@ def inside_bands(job: Job, more: Path, parameter_values: Any, fit: dict[str, Any
         stage = job.chosen(procedure)
         problem = job.problem(procedure, stage, simulator, fitted)
         if any(d["code"] == "other_simulator" for d in fit["diagnostics"]):
-            assert stage.simulator.instead is not None
-            problem = in_steps_of(problem, stage.simulator.instead(problem.before or problem.simulator))
+            assert stage.simulator.fallback is not None
+            problem = in_steps_of(problem, stage.simulator.fallback(problem.before or problem.simulator))
         unseen = TrajectorySet(tuple(recording.for_timestep(problem.simulator.dt) for recording in unseen))
     problem = problem.replace(view=RecordingParameters(**fit["view"]))
     kinds = [band["kind"] for band in fit["bands"] if band["horizon"] == fit["bands"][0]["horizon"]]

@@ -96,7 +96,7 @@ def by_mpec(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]
 
 def by_shooting(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]:
     """Fit by least squares from friction 0.2 and 1, the better of the two."""
-    starts = [problem.replace(start=problem.parameter_values.replace(friction=friction)) for friction in (0.2, 1.0)]
+    starts = [problem.replace(start=problem.initial_parameters.replace(friction=friction)) for friction in (0.2, 1.0)]
     best = min((single_shooting(start) for start in starts), key=lambda fit: fit.reduced_chi2)
     return float(best.parameters.friction), best  # type: ignore[attr-defined]
 
@@ -183,7 +183,7 @@ def plot(source: str, shown: dict[str, Any], path: Path) -> None:
     (recording,) = tuple(problem.split.train)
     times, seen = recording.times, problem.values(recording)
     states, _ = problem.simulator.rollout(
-        found.starts, problem.controls(recording)[None], problem.parameter_values.replace(friction=value), substeps=SUBSTEPS
+        found.starts, problem.controls(recording)[None], problem.initial_parameters.replace(friction=value), substeps=SUBSTEPS
     )
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), constrained_layout=True)
     axes[0].plot(seen[:, 0], seen[:, 1], "k.", label="camera")

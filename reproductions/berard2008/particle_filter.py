@@ -98,7 +98,7 @@ def bootstrap_filter(problem: FitProblem, options: ParticleOptions | None = None
     for k, measured in enumerate(values):
         if k:
             theta = np.clip(theta + walk * rng.standard_normal(theta.shape), *problem.theta_bounds)
-            parameter_values = type(problem.parameter_values).from_vector(problem.vectors(theta))
+            parameter_values = type(problem.initial_parameters).from_vector(problem.vectors(theta))
             control = np.repeat(controls[k - 1 : k], options.count, axis=0)
             state, status = problem.simulator.step(state, control, parameter_values, substeps=recording.substeps)
             state = problem.simulator.retract(state, process * rng.standard_normal((options.count, problem.simulator.n)))
@@ -110,7 +110,7 @@ def bootstrap_filter(problem: FitProblem, options: ParticleOptions | None = None
             theta, state, weight = theta[chosen], state[chosen], np.full(options.count, 1.0 / options.count)
     mean, std, states, effective = (np.array(column) for column in zip(*rows, strict=True))
     settled = mean[-max(1, round(options.settled * len(mean))) :].mean(axis=0)
-    parameters = problem.parameter_values.replace(**dict(zip(problem.free, settled.tolist(), strict=True)))
+    parameters = problem.initial_parameters.replace(**dict(zip(problem.free, settled.tolist(), strict=True)))
     seconds = time.perf_counter() - begin
     return FilterResult(problem.free, np.array(recording.times), mean, std, states, effective, parameters, seconds)
 

@@ -97,7 +97,7 @@ def judge(problem: FitProblem, ground_truth: Parameters, start: np.ndarray) -> t
     theta = problem.encode(ground_truth)
     found = segments.derivative(theta, start[None])
     noise = problem.known_noise
-    J = np.concatenate([found.parameter_values, found.starts], axis=-1)[0] / noise[:, None]  # type: ignore[index]
+    J = np.concatenate([found.by_parameters, found.starts], axis=-1)[0] / noise[:, None]  # type: ignore[index]
     rows = J.reshape(-1, J.shape[-1])
     objective = float(np.sum((found.residual[0] / noise) ** 2))
     root = np.linalg.inv(np.linalg.qr(rows, mode="r"))

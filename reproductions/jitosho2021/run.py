@@ -124,7 +124,7 @@ def wall_by_program(seed: int) -> dict[str, Any]:
         initial_state=first_state(simulator, train.names), free_initial=False, free_motion=True,
     )  # fmt: skip
     form, observe, _ = program(simulator, offer.names)
-    states, _ = simulator.rollout(problem.initial_guess(train)[None], train.controls[None], problem.parameter_values)
+    states, _ = simulator.rollout(problem.initial_guess(train)[None], train.controls[None], problem.initial_parameters)
     _, schedule = engine_pairs(simulator, states[0], train.controls[:, 0], VineParameters(drag=0.0))
     options = SimultaneousOptions(tau=1e-2, factor=1e-2)
     ways: dict[str, Callable[[], FitResult]] = {

@@ -79,10 +79,10 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
     segments = cut(problem, problem.split.train, 1, free=False, exact=exact)
     scale = channel_scale(segments)
     system = ShootingSystem(segments, scale)
-    start = problem.encode(problem.parameter_values)
+    start = problem.encode(problem.initial_parameters)
     cost = system.cost(start, segments.starts)
     if not np.isfinite(cost):
-        raise DataError(f"the simulation diverges at the start parameters {problem.parameter_values}")
+        raise DataError(f"the simulation diverges at the start parameters {problem.initial_parameters}")
     limits = tuple(torch.from_numpy(_to_sigmoid(problem, bound)) for bound in problem.theta_bounds)
     begun = _to_sigmoid(problem, start, margin=1e-3)  # the sigmoid's gradient vanishes at an end of the range
     phi = torch.tensor(begun, dtype=torch.float64, requires_grad=True)
@@ -122,7 +122,7 @@ def _gradient(segments: Segments, scale: Array, phi: Array) -> Array:
     problem = segments.problem
     derivative = segments.derivative(_from_sigmoid(problem, phi), segments.starts)
     residual = derivative.residual / scale
-    gradient = 2.0 * np.einsum("slm,slmp->p", residual, derivative.parameter_values / scale[:, None]) / residual.size
+    gradient = 2.0 * np.einsum("slm,slmp->p", residual, derivative.by_parameters / scale[:, None]) / residual.size
     share = 1.0 / (1.0 + np.exp(-phi))
     return np.asarray(gradient * (problem.search_range[1] - problem.search_range[0]) * share * (1.0 - share))
 

@@ -107,7 +107,7 @@ class StageSimulator:
     """Fields of the simulator that are changed for this stage."""
     adapt: Callable[[Any], Any] | None = None
     """Simulator -> the simulator to fit, if the new value of a field depends on others."""
-    instead: Callable[[Any], Any] | None = None
+    fallback: Callable[[Any], Any] | None = None
     """Simulator (not adapted) -> an alternative, whose fit is used if it explains the data and this one's does not; an equal
     simulator is no alternative."""
 
@@ -262,9 +262,9 @@ class InitialState:
     """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
     known: tuple[str, ...] = ()
     """Patterns of tangent coordinates that are not fitted: known from `guess` when a recording begins, or unimportant."""
-    driven: tuple[str, ...] = ()
+    actuated: tuple[str, ...] = ()
     """Patterns of state entries that only commands drive, whatever the robot does: not fitted within a recording."""
-    carried: tuple[str, ...] = ()
+    propagated: tuple[str, ...] = ()
     """Patterns of state entries among `known` that matter: a segment takes them over from the prediction before it."""
 
 
@@ -282,7 +282,7 @@ class MethodData:
     choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
     """Choice of our engine in words -> (share, simulator -> the same robot with that share more or less of it). Intervals of
     `innovations` reach as far as none of it would change the parameters, and a diagnostic names these."""
-    alike: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
+    homogeneous: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
     """Parts that our engine assumes to be equal, and how much they may differ, in words -> (standard deviation of the logarithm
     of their factors, simulator -> the same robot with a factor for each, None if it has them). A diagnostic of `innovations`
     names the parameters that this changes; intervals are for equal parts."""
@@ -446,7 +446,7 @@ class Procedure:
 
 
 def in_usual_steps(simulator: Any) -> Any:
-    """Copy of the robot in its engine's usual steps, in which it may have been simulated; see `StageSimulator.instead`."""
+    """Copy of the robot in its engine's usual steps, in which it may have been simulated; see `StageSimulator.fallback`."""
     return replace(simulator, dt=type(simulator).dt)
 
 

@@ -194,7 +194,7 @@ class Residual(Simulator, Protocol):
 class HasWarnings(Simulator, Protocol):
     """A simulator that knows of parameters which are allowed, and under which it does what no robot does."""
 
-    def caution(self, parameters: Parameters) -> str:
+    def warning(self, parameters: Parameters) -> str:
         """What these parameters do, and how to avoid it, in a sentence; "" where nothing is to be said."""
 
 
@@ -202,7 +202,7 @@ class HasWarnings(Simulator, Protocol):
 class HasStabilityLimit(Simulator, Protocol):
     """A simulator whose steps are stable only up to some values of parameters: beyond these, it diverges."""
 
-    def borne(self, parameters: Parameters) -> dict[str, float]:
+    def stability_limits(self, parameters: Parameters) -> dict[str, float]:
         """Parameter -> largest value at which steps of `dt` are stable, given the others (one set of parameters, no batch)."""
 
 
@@ -225,7 +225,7 @@ def is_exact(simulator: Simulator) -> bool:
 
 def stable_bounds(simulator: Simulator, parameters: Parameters) -> dict[str, tuple[float, float]]:
     """Bounds of parameters whose largest stable value, given the others in `parameters`, lies within their bounds."""
-    specs, most = parameters.specs(), simulator.borne(parameters) if isinstance(simulator, HasStabilityLimit) else {}
+    specs, most = parameters.specs(), simulator.stability_limits(parameters) if isinstance(simulator, HasStabilityLimit) else {}
     bounds = {name: specs[name].bounds for name in most}
     return {name: (low, most[name]) for name, (low, high) in bounds.items() if low < most[name] < high}
 

@@ -161,12 +161,12 @@ def _interval(nominal: Parameters, name: str, given: Any) -> Interval:
 
 def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
     """Issue a `SimulationWarning` if a parameter, or its interval, makes steps unstable or feeds energy."""
-    if nominal.batch is None and isinstance(simulator, HasWarnings) and (told := simulator.caution(nominal)):
+    if nominal.batch is None and isinstance(simulator, HasWarnings) and (told := simulator.warning(nominal)):
         warnings.warn(told, SimulationWarning, stacklevel=5)
     if nominal.batch is not None or not isinstance(simulator, HasStabilityLimit):
         return
     intervals = drawn.ends(nominal) if isinstance(drawn, UniformParameters) else {}
-    for name, most in simulator.borne(nominal).items():
+    for name, most in simulator.stability_limits(nominal).items():
         highest = float(intervals[name][1] if name in intervals else getattr(nominal, name))
         if highest > MARGIN * most:
             unit = nominal.specs()[name].suffix

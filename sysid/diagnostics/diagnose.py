@@ -19,16 +19,16 @@ from ..least_squares.levenberg import FitIteration
 from ..least_squares.system import ShootingSystem, channel_scale
 from ..problem.interface import sensors_of
 from ..problem.problem import FitProblem
-from .hold_out_test import elsewhere
+from .hold_out_test import hold_out_test
 from .intervals import IntervalOptions, doubted, estimates_of, pressed, widened
-from .model_form import LeftOpen, Unlike, Varied, by_chance, change, left_open
+from .model_form import Heterogeneity, ModelFormEffect, Varied, change, heterogeneity_effect, model_form_effect
 from .one_sided import one_sided
 from .residuals import WeightedResiduals, is_rounding, weighted_residuals
 from .result import FitResult, provenance_of
 from .rules import ESTIMATED, Evidence, diagnostics, misfit
 from .scan import Compatible, model_error, scan
-from .score_test import held
-from .segment_length_test import longer
+from .score_test import score_test
+from .segment_length_test import segment_length_test
 from .uncertainty import (
     Identifiability,
     analyse,
@@ -71,7 +71,7 @@ def diagnose(
     *,
     errors: str = "independent",
     varied: Mapping[str, Varied] | None = None,
-    alike: Mapping[str, Unlike] | None = None,
+    homogeneous: Mapping[str, Heterogeneity] | None = None,
     unit: bool = False,
     lengthened: bool = False,
 ) -> FitResult:
@@ -84,7 +84,7 @@ def diagnose(
         intervals: What to compute; errors of predictions take estimates of many initial states, one whole prediction and
             one-sided bounds.
         varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.model_form`).
-        alike: What the model assumes to be alike in words -> effects of differences (`.model_form`).
+        homogeneous: What the model assumes to be homogeneous in words -> effects of differences (`.model_form`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
         unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
         lengthened: Whether a fit that short segments explain is tested over longer ones (`.segment_length_test`).
@@ -110,7 +110,7 @@ def diagnose(
         if rounding or not converged or not intervals.prediction_errors
         else one_sided(system, theta, starts, variance=variance, doubted=doubts)
     )
-    opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)
+    opened = () if rounding else _left_open(system, varied or {}, homogeneous or {}, theta, starts, weighted, by_noise)
     unsure = np.sum([crept, *(each.reach for each in opened if each.allowed)], axis=0)
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
@@ -124,28 +124,28 @@ def diagnose(
         problem, found, estimates, converged, message, chi2, weighted.dof,
         0.0 if faint else correlation_in_time(weighted.in_time), errors, ending.start_costs,
         pressed(problem, ending.theta, found), loop, compatible,
-        tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _carried(problem, ending),
+        tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _propagated(problem, ending),
     )  # fmt: skip
     if problem.candidate_causes and converged and tested is not None and misfit(evidence) <= 1.0:
         reach = quantile * found.std
-        told = held(
+        score = score_test(
             system, theta, starts, weighted, found.seen, varied or {},
             inverse=by_noise, half_width=reach, noise=noise, least=float(unit),
         )  # fmt: skip
-        evidence = replace(evidence, held=told)
+        evidence = replace(evidence, score_test=score)
     if converged and tested is not None and misfit(evidence) <= 1.0:
-        evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted, covariance))
+        evidence = replace(evidence, hold_out_test=hold_out_test(system, theta, weighted, covariance))
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
-        evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
+        evidence = replace(evidence, segment_length_test=segment_length_test(system, theta, starts, halved=bool(varied)))
     residual = dict(_noise(problem, system))
     result = FitResult(
-        method=ending.method, parameters=parameters, start=problem.parameter_values, estimates=estimates,
+        method=ending.method, parameters=parameters, start=problem.initial_parameters, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
         posterior=_of_the_robot(problem, theta, covariance, found.null),
         noise=residual, noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), diagnostics=diagnostics(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop,
-        trace=trace(problem, parameters, view) if compared else NO_TRACE,
+        trace=trace(problem, parameters, view) if intervals.prediction_errors else NO_TRACE,
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, misfit=misfit(evidence), view=view, sensors=sensors_of(problem, residual),
     )  # fmt: skip
@@ -153,9 +153,9 @@ def diagnose(
     return result.with_diagnostic("not_searched", "note", unsearched) if untested else result
 
 
-def _carried(problem: FitProblem, ending: Ending) -> tuple[str, ...]:
+def _propagated(problem: FitProblem, ending: Ending) -> tuple[str, ...]:
     """Patterns of state entries that segments within a recording took over from each other."""
-    return problem.carried if len(problem.carried_entries) and len(ending.starts) > len(problem.split.train) else ()
+    return problem.propagated if len(problem.propagated_entries) and len(ending.starts) > len(problem.split.train) else ()
 
 
 def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[float, float, float]:
@@ -190,16 +190,21 @@ def _identifiable(
 def _left_open(
     system: ShootingSystem,
     varied: Mapping[str, Varied],
-    alike: Mapping[str, Unlike],
+    homogeneous: Mapping[str, Heterogeneity],
     theta: Array,
     starts: Array,
     weighted: WeightedResiduals,
     inverse: Array,
-) -> tuple[LeftOpen, ...]:
+) -> tuple[ModelFormEffect, ...]:
     """Changes of the parameters by every choice of the model, and by all that it assumes to be alike."""
     given: dict[str, Any] = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
-    found = [LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items()]
-    found += [LeftOpen(cause, by_chance(system, unlike, **given), allowed=False) for cause, unlike in alike.items()]
+    found = [
+        ModelFormEffect(cause, model_form_effect(system, other, theta, starts, **given)) for cause, other in varied.items()
+    ]
+    found += [
+        ModelFormEffect(cause, heterogeneity_effect(system, unlike, **given), allowed=False)
+        for cause, unlike in homogeneous.items()
+    ]
     return tuple(found)
 
 
@@ -276,7 +281,7 @@ def _prior_jacobian(problem: FitProblem) -> Array:
 
 def _back_along_null(problem: FitProblem, system: ShootingSystem, ending: Ending, found: Identifiability) -> Array:
     """Move hidden parameters back to their start values along null directions, if that does not raise the cost."""
-    shift = found.null @ (found.null.T @ (problem.encode(problem.parameter_values) - ending.theta))
+    shift = found.null @ (found.null.T @ (problem.encode(problem.initial_parameters) - ending.theta))
     moved = np.clip(ending.theta + shift, *problem.theta_bounds)
     before, after = system.costs(np.stack([ending.theta, moved]), ending.starts)
     # Half a unit of cost is one standard deviation: the smallest change that noise lets one see.

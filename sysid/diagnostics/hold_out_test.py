@@ -38,7 +38,7 @@ BEGIN = 0.3  # [s] First part of a segment that gives the second guess of its st
 _OPTIONS = LevenbergOptions(cost_tolerance=1e-3)
 
 
-class Elsewhere(NamedTuple):
+class HoldOutTest(NamedTuple):
     """Test of held-out recordings whose residuals are too large."""
 
     column: int  # Column whose residuals grow most against the fitted recordings.
@@ -46,7 +46,7 @@ class Elsewhere(NamedTuple):
     share: float  # Ratio of variances over the largest that chance allows (> 1).
 
 
-def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals, covariance: Array) -> Elsewhere | None:
+def hold_out_test(system: ShootingSystem, theta: Array, weighted: WeightedResiduals, covariance: Array) -> HoldOutTest | None:
     """Compare residuals; None: no larger than by chance and errors of parameters, or nothing is held out.
 
     Args:
@@ -93,7 +93,7 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals,
 
 def _compared(
     other: ShootingSystem, theta: Array, starts: Array, system: ShootingSystem, weighted: WeightedResiduals, covariance: Array
-) -> Elsewhere | None:
+) -> HoldOutTest | None:
     """`elsewhere` of segments with starts (S, nx)."""
     there = weighted_residuals(other, theta, starts)
     ours, theirs = _kept(there.in_time, other.segments.present), _kept(weighted.in_time, system.segments.present)
@@ -109,7 +109,7 @@ def _compared(
     if ratio <= max(LEAST_RATIO**2, limit):
         return None
     shares = _by_column(ours * there.in_time**2) / np.maximum(_by_column(theirs * weighted.in_time**2), 1e-300)
-    return Elsewhere(int(np.argmax(shares)), float(np.sqrt(ratio)), ratio / limit)
+    return HoldOutTest(int(np.argmax(shares)), float(np.sqrt(ratio)), ratio / limit)
 
 
 def _short(other: ShootingSystem, theta: Array) -> Array:

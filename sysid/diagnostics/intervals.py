@@ -69,7 +69,7 @@ def estimates_of(
     """Estimates of every parameter; hidden are those that neither curvature nor the model's error nor one side determines."""
     std = found.std
     at_bound = _sides(problem, theta)
-    values, began = problem.natural(np.stack([theta, problem.encode(problem.parameter_values)]))
+    values, began = problem.natural(np.stack([theta, problem.encode(problem.initial_parameters)]))
     slopes, before = problem.slopes(theta), problem.prior_rows[1]
     estimates = []
     for j, spec in enumerate(problem.specs):
@@ -125,6 +125,6 @@ def _sides(problem: FitProblem, theta: Array) -> list[str]:
 
 def pressed(problem: FitProblem, theta: Array, found: Identifiability) -> tuple[tuple[str, str], ...]:
     """Hidden parameters that the method moved to a bound, where they may have lost their effect, and that bound."""
-    start, end = _sides(problem, problem.encode(problem.parameter_values)), _sides(problem, theta)
+    start, end = _sides(problem, problem.encode(problem.initial_parameters)), _sides(problem, theta)
     named = zip(problem.free, found.hidden, start, end, strict=True)
     return tuple((name, after) for name, hidden, before, after in named if hidden and after and not before)

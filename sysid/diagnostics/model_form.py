@@ -48,14 +48,14 @@ class Varied(NamedTuple):
     segments: Segments  # Segments predicted with that amount; otherwise those that were fitted.
 
 
-class Unlike(NamedTuple):
+class Heterogeneity(NamedTuple):
     """Effects of differences between what the model assumes to be alike."""
 
     spread: float  # s: standard deviation of the logarithm of each factor.
     slopes: Array  # (S, L', m, F) derivatives of the residuals by the logarithms of these factors.
 
 
-class LeftOpen(NamedTuple):
+class ModelFormEffect(NamedTuple):
     """Effect of one choice on the parameters."""
 
     cause: str  # Choice in words: "the simulator's step of 2 ms".
@@ -63,7 +63,7 @@ class LeftOpen(NamedTuple):
     allowed: bool = True  # Whether intervals are widened by `reach`; else they assume that the robot is as the model says.
 
 
-def left_open(
+def model_form_effect(
     system: ShootingSystem,
     varied: Varied,
     theta: Array,
@@ -97,7 +97,7 @@ def left_open(
 def change(
     system: ShootingSystem, varied: Varied, theta: Array, starts: Array, project: Callable[[Array], Array]
 ) -> Array | None:
-    """Difference r' - r (N,), projected; None where one of the models diverges. Arguments are those of `left_open`."""
+    """Difference r' - r (N,), projected; None where one of the models diverges. Arguments are those of `model_form_effect`."""
     segments = system.segments
     ends = [some.residuals(theta[None], starts) for some in (segments, varied.segments)]
     if not all(good.all() for _, good in ends):
@@ -119,10 +119,10 @@ def _fitted_again(system: ShootingSystem, varied: Varied, theta: Array) -> Array
     return end.theta if end.outcome is not None and end.outcome.converged else None
 
 
-def by_chance(
-    system: ShootingSystem, unlike: Unlike, *, project: Callable[[Array], Array], jacobian: Array, inverse: Array
+def heterogeneity_effect(
+    system: ShootingSystem, unlike: Heterogeneity, *, project: Callable[[Array], Array], jacobian: Array, inverse: Array
 ) -> Array:
-    """Possible errors of the parameters (p,) [fit coordinate], 95 %: 1.96 s |M_i|; arguments are those of `left_open`."""
+    """Possible errors of the parameters (p,) [fit coordinate], 95 %: 1.96 s |M_i|; arguments as of `model_form_effect`."""
     segments = system.segments
     count = unlike.slopes.shape[-1]
     columns = np.where(segments.present[..., None], unlike.slopes / system.sigma[:, None], 0.0)
@@ -140,7 +140,7 @@ def in_steps_of(problem: FitProblem, simulator: Any) -> FitProblem:
 
 
 def half_step_variation(segments: Segments) -> dict[str, Varied]:
-    """Step in words -> segments in half the simulator's step, for `left_open`.
+    """Step in words -> segments in half the simulator's step, for `model_form_effect`.
 
     Raises:
         OptionError: The simulator has no step that can be changed.

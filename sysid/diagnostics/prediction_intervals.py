@@ -74,7 +74,7 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
 
     Args:
         problem: Simulator, measured columns, latency.
-        parameters: Parameters to judge.
+        parameters: Parameters to validate.
         trajectory: Any recording of the problem's columns.
     """
     trajectory = without_first(trajectory, rows_unknown(problem, trajectory))

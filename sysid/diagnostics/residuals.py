@@ -81,7 +81,7 @@ def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> W
     basis, rank = _column_space((derivative.starts * weight[:, None]).reshape(count, length * channels, -1))
     dof = segments.measured - p - rank
     raw = WeightedResiduals(in_time.reshape(-1)[rows], np.zeros((0, p)), cluster, in_time, basis, dof, rows)
-    jacobian = raw.project((derivative.parameter_values * weight[:, None]).reshape(count, -1, p))
+    jacobian = raw.project((derivative.by_parameters * weight[:, None]).reshape(count, -1, p))
     jacobian = _refined(system, theta, starts, raw, jacobian)
     return raw._replace(jacobian=jacobian.reshape(-1, p)[rows])
 

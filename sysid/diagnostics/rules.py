@@ -9,13 +9,13 @@ import numpy as np
 from softgym_envs.core.simulator import stable_bounds
 
 from ..problem.problem import FitProblem
-from .hold_out_test import Elsewhere
-from .model_form import LeftOpen
+from .hold_out_test import HoldOutTest
+from .model_form import ModelFormEffect
 from .one_sided import OneSided
 from .result import Estimate
 from .scan import Compatible
-from .score_test import Held
-from .segment_length_test import Longer
+from .score_test import ScoreTest
+from .segment_length_test import SegmentLengthTest
 from .sentences import Diagnostic, Severity
 from .uncertainty import NORMAL, Identifiability, seen_combinations, without_effect
 from .validation import HorizonError, held_out
@@ -31,7 +31,7 @@ ESTIMATED = 7.0
 def misfit(evidence: Evidence) -> float:
     """Largest statistic over its limit; see `FitResult.misfit`."""
     lasting = 0.0 if evidence.whiteness is None else evidence.whiteness.share
-    for each in (evidence.longer, evidence.held, evidence.elsewhere):
+    for each in (evidence.segment_length_test, evidence.score_test, evidence.hold_out_test):
         lasting = max(lasting, 0.0 if each is None else each.share)
     return max(lasting, evidence.chi2 / _largest(evidence) if evidence.problem.known_noise is not None else 0.0)
 
@@ -55,14 +55,14 @@ class Evidence:
     compatible: tuple[Compatible, ...] = ()  # Values that the model's own error allows, per parameter; empty where it has none.
     whiteness: Whiteness | None = None  # None where residuals are mere rounding.
     sides: tuple[OneSided | None, ...] = ()  # One-sided bounds, per parameter; None for a parameter with two sides.
-    opened: tuple[LeftOpen, ...] = ()  # Effects of the model's choices on the parameters.
+    opened: tuple[ModelFormEffect, ...] = ()  # Effects of the model's choices on the parameters.
     single: bool = False  # Whether single steps from recorded states were fitted.
     from_measured: bool = False  # Whether fitted predictions start from recorded states.
     carried: tuple[str, ...] = ()
     """Patterns of state entries that no column shows, and that segments take over from each other."""
-    longer: Longer | None = None  # Test of segments longer than the fitted ones; None: no result.
-    held: Held | None = None  # Test of fixed parameters; None: no result.
-    elsewhere: Elsewhere | None = None  # Test of held-out recordings, where their residuals are too large; else None.
+    segment_length_test: SegmentLengthTest | None = None  # Test of segments longer than the fitted ones; None: no result.
+    score_test: ScoreTest | None = None  # Test of fixed parameters; None: no result.
+    hold_out_test: HoldOutTest | None = None  # Test of held-out recordings, where their residuals are too large; else None.
 
 
 def diagnostics(evidence: Evidence) -> tuple[Diagnostic, ...]:
@@ -149,7 +149,7 @@ def _at_bounds(evidence: Evidence) -> list[Diagnostic]:
         for name, side in evidence.pressed
         if name not in bounded or not adequate
     ]
-    limited = stable_bounds(evidence.problem.simulator, evidence.problem.parameter_values)
+    limited = stable_bounds(evidence.problem.simulator, evidence.problem.initial_parameters)
     for e in evidence.estimates:
         if e.at_bound == "lower" and e.value == 0.0 and adequate:
             found.append(Diagnostic("zero", "note", e.name, 0.0, facts={"unit": e.suffix}))
@@ -237,7 +237,7 @@ def _correlation(evidence: Evidence) -> list[Diagnostic]:
 
 def _over_longer(evidence: Evidence) -> list[Diagnostic]:
     """An error that short segments hide."""
-    test = evidence.longer
+    test = evidence.segment_length_test
     if test is None or test.share <= 1.0:
         return []
     facts = {"rows": test.rows, "seconds": test.seconds, "growth": test.growth, "cause": test.cause}
@@ -247,7 +247,7 @@ def _over_longer(evidence: Evidence) -> list[Diagnostic]:
 
 def _of_held(evidence: Evidence) -> list[Diagnostic]:
     """Fixed parameters that are wrong, or that the data do not determine."""
-    test, found = evidence.held, list[Diagnostic]()
+    test, found = evidence.score_test, list[Diagnostic]()
     if test is None:
         return []
     if test.share > 1.0:
@@ -291,14 +291,14 @@ def _starts(evidence: Evidence) -> list[Diagnostic]:
 
 
 def _held_out(evidence: Evidence) -> list[Diagnostic]:
-    judged = held_out(evidence.open_loop)
-    if not judged:
+    errors = held_out(evidence.open_loop)
+    if not errors:
         return [Diagnostic("not_held_out", "note", facts={"given": len(evidence.problem.split.test) > 0})]
-    longest = max(e.horizon for e in judged)
-    last = [e for e in judged if e.horizon == longest]
+    longest = max(e.horizon for e in errors)
+    last = [e for e in errors if e.horizon == longest]
     found = []
-    if evidence.elsewhere is not None:
-        column, ratio, share = evidence.elsewhere
+    if evidence.hold_out_test is not None:
+        column, ratio, share = evidence.hold_out_test
         name = evidence.problem.channel_names[column]
         found.append(Diagnostic("held_out_residuals", "warning", name, ratio, ratio / share**0.5))
     if all(e.start < 1e-6 * e.persistence for e in last):

@@ -49,7 +49,7 @@ class NotGiven(NamedTuple):
     moved: Array  # (p,) changes of the free parameters by that error [fit coordinate].
 
 
-class Held(NamedTuple):
+class ScoreTest(NamedTuple):
     """Result of the test of all candidate causes."""
 
     cause: str  # Cause that explains the residuals best, in words.
@@ -57,7 +57,7 @@ class Held(NamedTuple):
     not_given: tuple[NotGiven, ...]  # Fixed parameters that may move a free one by more than its interval.
 
 
-def held(
+def score_test(
     system: ShootingSystem,
     theta: Array,
     starts: Array,
@@ -69,7 +69,7 @@ def held(
     half_width: Array,
     noise: float,
     least: float = 0.0,
-) -> Held | None:
+) -> ScoreTest | None:
     """Test every candidate cause of the problem; None where there is none, or none has an effect.
 
     Args:
@@ -103,7 +103,7 @@ def held(
     if not shares:
         return None
     cause = max(shares, key=lambda one: shares[one])
-    return Held(cause, shares[cause], tuple(not_given))
+    return ScoreTest(cause, shares[cause], tuple(not_given))
 
 
 class _Asked(NamedTuple):
@@ -132,7 +132,7 @@ def _asked(
 
 
 def _shares(asked: _Asked, least: float) -> dict[str, float]:
-    """Cause -> share of the limit; see `Held`."""
+    """Cause -> share of the limit; see `ScoreTest`."""
     shares = {}
     residual = _across(asked.free, asked.residual)
     for cause, effects in asked.effects.items():
@@ -181,7 +181,7 @@ def _at(segments: Segments, name: str, value: float) -> Segments:
     problem = segments.problem
     if name in problem.view.names():
         return replace(segments, problem=problem.replace(view=problem.view.replace(**{name: value})))
-    return replace(segments, problem=problem.replace(start=problem.parameter_values.replace(**{name: value})))
+    return replace(segments, problem=problem.replace(start=problem.initial_parameters.replace(**{name: value})))
 
 
 def _beside(q: Array, effects: list[Array]) -> Array:

@@ -43,7 +43,7 @@ WRONG_MINIMUM = 0.3  # Share of the motion above which residuals may be those of
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
-class Longer(NamedTuple):
+class SegmentLengthTest(NamedTuple):
     """Result of the first length that fails, or of the last one."""
 
     rows: int
@@ -60,7 +60,7 @@ class Longer(NamedTuple):
         return 1.0 + (self.z - self.limit) / max(self.limit, 1.0)
 
 
-def longer(system: ShootingSystem, theta: Array, starts: Array, *, halved: bool) -> Longer | None:
+def segment_length_test(system: ShootingSystem, theta: Array, starts: Array, *, halved: bool) -> SegmentLengthTest | None:
     """Test longer segments; None where there are none, or where no test is possible.
 
     Args:
@@ -133,8 +133,8 @@ def _may_be_judged(system: ShootingSystem, weighted: WeightedResiduals) -> bool:
 
 def _by_step(
     system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals, end: LevenbergState,
-    found: Longer, halved: bool,
-) -> Longer:  # fmt: skip
+    found: SegmentLengthTest, halved: bool,
+) -> SegmentLengthTest:  # fmt: skip
     """Repeat the test without the effect of the simulator's step; `found` unchanged where the step is not the cause."""
     try:
         ((cause, varied),) = half_step_variation(other.segments).items()
@@ -156,7 +156,9 @@ def _by_step(
     return again if halved else found._replace(cause=cause)
 
 
-def _tested(system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals) -> Longer:
+def _tested(
+    system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals
+) -> SegmentLengthTest:
     """Compare the residuals' growth with that of noise."""
     drawn = _drawn(system.segments, short, other.segments, long)
     mean, spread = float(drawn.mean()), float(drawn.std())
@@ -167,7 +169,9 @@ def _tested(system: ShootingSystem, short: WeightedResiduals, other: ShootingSys
     column, problem = int(np.argmax(growth)), system.segments.problem
     rows = other.segments.horizon
     seconds = rows * problem.split.train[0].period
-    return Longer(rows, seconds, column, float(growth[column]), (float(z) - mean) / spread, "", (limit - mean) / spread)
+    return SegmentLengthTest(
+        rows, seconds, column, float(growth[column]), (float(z) - mean) / spread, "", (limit - mean) / spread
+    )
 
 
 def _drawn(segments: Segments, short: WeightedResiduals, other: Segments, long: WeightedResiduals) -> Array:

@@ -98,7 +98,7 @@ Judged = tuple[FitProblem, Parameters]
 def _pair(problem: FitProblem, parameters: Parameters, view: RecordingParameters | None) -> tuple[Judged, Judged]:
     """The judged parameters and those before the fit, each with its own parameters of the recordings."""
     fitted = problem if view is None or view == problem.view else problem.replace(view=view)
-    return (fitted, parameters), (problem, problem.parameter_values)
+    return (fitted, parameters), (problem, problem.initial_parameters)
 
 
 def _part_errors(

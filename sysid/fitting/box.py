@@ -71,10 +71,10 @@ def _largest(system: ShootingSystem, theta: Array, starts: Array) -> float:
 def _sides(problem: FitProblem, system: ShootingSystem, theta: Array, starts: Array) -> tuple[Array, Array]:
     """A (m, d), b (m,) of A d <= b: the box and the parameters' own bounds, linearised."""
     found = system.segments.derivative(theta, starts)
-    count, length, channels, p = found.parameter_values.shape
+    count, length, channels, p = found.by_parameters.shape
     n = found.starts.shape[-1]
     J = np.zeros((count, length, channels, p + count * n))
-    J[..., :p] = found.parameter_values
+    J[..., :p] = found.by_parameters
     for s in range(count):
         J[s, ..., p + s * n : p + (s + 1) * n] = found.starts[s]
     present = system.segments.present

@@ -17,7 +17,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
-from ..diagnostics.model_form import Unlike, Varied
+from ..diagnostics.model_form import Heterogeneity, Varied
 from ..least_squares.segments import Derivative, Segments
 from ..least_squares.system import ShootingSystem
 from ..problem.noise import noise_of
@@ -57,7 +57,7 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """All recordings with their filters: stands in for `Segments` in `ShootingSystem` and the judge, with one known start."""
+    """All recordings with their filters: stands in for `Segments` in `ShootingSystem` and `diagnose`, with one known start."""
 
     problem: FitProblem
     values: Array  # (1, T, m) measured values, recording after recording.
@@ -116,8 +116,8 @@ Choices = Mapping[str, tuple[float, Callable[[Any], Any]]]
 """Cause -> (share, simulator -> simulator); see `Procedure.choices`."""
 
 
-Alike = Mapping[str, tuple[float, Callable[[Any], Any]]]
-"""Cause -> (spread, simulator -> simulator); see `Procedure.alike`."""
+Homogeneous = Mapping[str, tuple[float, Callable[[Any], Any]]]
+"""Cause -> (spread, simulator -> simulator); see `MethodData.homogeneous`."""
 
 
 def control_noise(trackers: list[Tracker]) -> dict[str, float]:
@@ -159,11 +159,15 @@ def with_others(
 
 
 def set_apart(
-    problem: FitProblem, follow: Callable[[Any, Trajectory], Tracker], alike: Alike, theta: Array, noise: Mapping[str, float]
-) -> dict[str, Unlike]:
+    problem: FitProblem,
+    follow: Callable[[Any, Trajectory], Tracker],
+    homogeneous: Homogeneous,
+    theta: Array,
+    noise: Mapping[str, float],
+) -> dict[str, Heterogeneity]:
     """Cause -> derivatives of the innovations at theta (p,) by differences between parts that are assumed to be alike."""
-    found: dict[str, Unlike] = {}
-    for cause, (spread, own) in alike.items():
+    found: dict[str, Heterogeneity] = {}
+    for cause, (spread, own) in homogeneous.items():
         simulator = own(problem.simulator)
         if simulator is None:
             continue
@@ -174,5 +178,5 @@ def set_apart(
         trackers = [follow(simulator, recording) for recording in problem.split.train]
         ones = wide.encode(start)
         segments = anchored(wide, trackers, ones, noise).segments
-        found[cause] = Unlike(spread, segments.derivative(ones, segments.starts).parameter_values)
+        found[cause] = Heterogeneity(spread, segments.derivative(ones, segments.starts).by_parameters)
     return found

@@ -71,7 +71,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
     system, (low, high) = ShootingSystem(segments, sigma), problem.search_range
     p, count, n = len(low), len(segments.starts), problem.simulator.n if segments.free else 0
     width = np.concatenate([options.spread * (high - low), np.full(count * n, options.start_spread)])
-    origin = np.concatenate([problem.encode(problem.parameter_values), np.zeros(count * n)])
+    origin = np.concatenate([problem.encode(problem.initial_parameters), np.zeros(count * n)])
     bounds = [np.concatenate([(b - origin[:p]) / width[:p], np.full(count * n, s * np.inf)]) for b, s in ((low, -1), (high, 1))]
     strategy = cma.CMAEvolutionStrategy(
         np.zeros(len(origin)),

@@ -35,7 +35,7 @@ from ..diagnostics.sentences import Diagnostic
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, StopReason, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from ..problem.problem import FitProblem
-from .closed_loop import CONTROL, Alike, Choices, Tracker, anchored, control_noise, set_apart, with_others
+from .closed_loop import CONTROL, Choices, Homogeneous, Tracker, anchored, control_noise, set_apart, with_others
 
 LAG_CHANCE = 3.3  # Standard deviations of a correlation that noise may reach.
 ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)  # Options of a fit whose filter is not the last one.
@@ -75,7 +75,10 @@ class InnovationOptions:
 
 
 def innovations(
-    problem: FitProblem, options: InnovationOptions | None = None, choices: Choices | None = None, alike: Alike | None = None
+    problem: FitProblem,
+    options: InnovationOptions | None = None,
+    choices: Choices | None = None,
+    homogeneous: Homogeneous | None = None,
 ) -> FitResult:
     """Identify; see the module docstring.
 
@@ -83,7 +86,7 @@ def innovations(
         problem: With the noise of every column; that of a control `u` is `control:u`, or estimated from third differences.
         options: Settings, with a tracker.
         choices: Choices of the model, see `Procedure.choices`; the tracker can follow with other amounts, too.
-        alike: Parts that the model assumes to be alike, see `Procedure.alike`.
+        homogeneous: Parts that the model assumes to be alike, see `MethodData.homogeneous`.
 
     Raises:
         OptionError: There is no tracker, or the noise is not given.
@@ -104,8 +107,8 @@ def innovations(
             ended, second = again, True
     ending = replace(ended.ending, seconds=time.perf_counter() - begin)
     varied, lost = with_others(problem, options.tracker, choices or {}, ending.theta, noise)
-    apart = set_apart(problem, options.tracker, alike or {}, ending.theta, noise)
-    examined = diagnose(problem, ended.system, ending, errors=options.errors, varied=varied, alike=apart, unit=True)
+    apart = set_apart(problem, options.tracker, homogeneous or {}, ending.theta, noise)
+    examined = diagnose(problem, ended.system, ending, errors=options.errors, varied=varied, homogeneous=apart, unit=True)
     result = explained(examined, ended.system, ending.theta)
     for cause in lost:
         result = result.with_diagnostic("choice_not_followed", "warning", cause)
@@ -222,7 +225,7 @@ def led(
     Raises:
         DataError: The model follows neither at the start nor on that way.
     """
-    theta = problem.encode(problem.parameter_values)
+    theta = problem.encode(problem.initial_parameters)
     try:
         return theta, anchored(problem, trackers, theta, noise)
     except DataError:
@@ -230,7 +233,7 @@ def led(
         if not free or not set(gentle) & set(problem.free):
             raise
     known = {name: said for name, said in problem.prior.items() if name in free}
-    eased = problem.parameter_values.replace(**{name: value for name, value in gentle.items() if name in problem.free})
+    eased = problem.initial_parameters.replace(**{name: value for name, value in gentle.items() if name in problem.free})
     part = problem.replace(free=free, start=eased, prior=known)
     system = anchored(part, trackers, part.encode(eased), noise)
     near = problem.encode(part.decode(minimised(system, part.encode(eased), ROUGH).theta))

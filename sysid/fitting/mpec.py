@@ -225,7 +225,7 @@ def _attempts(
     windows = tuple(window_of(problem, recording, form) for recording in problem.split.train)
     assert problem.known_noise is not None
     collocation = Collocation(problem, form, windows, problem.known_noise)
-    first = _way("homotopy", collocation, system, problem.encode(problem.parameter_values), options)
+    first = _way("homotopy", collocation, system, problem.encode(problem.initial_parameters), options)
     yield from first
     shot: list[tuple[Attempt, Array, Array]] = []
     if options.grid:
@@ -361,7 +361,7 @@ def separable(problem: FitProblem, form: ComplementarityForm) -> list[tuple[Comp
 
 def _part_problem(problem: FitProblem, part: ComplementarityPart) -> FitProblem:
     columns = {own: whole for own, whole in part.states.items() if whole in problem.column_names}
-    values = {own: float(getattr(problem.parameter_values, whole)) for own, whole in part.parameter_values.items()}
+    values = {own: float(getattr(problem.initial_parameters, whole)) for own, whole in part.parameter_values.items()}
 
     def cut_out(recording: Trajectory) -> Trajectory:
         seen = recording.select(tuple(columns.values())).select_controls(tuple(part.controls.values()))
@@ -380,7 +380,7 @@ def _part_problem(problem: FitProblem, part: ComplementarityPart) -> FitProblem:
 
 def _joined(problem: FitProblem, parts: list[tuple[ComplementarityPart, MpecSolution]], begin: float) -> MpecSolution:
     """Join the solutions of all parts; parts without free parameters keep the guess."""
-    theta = problem.encode(problem.parameter_values)
+    theta = problem.encode(problem.initial_parameters)
     starts = np.stack([problem.initial_guess(recording) for recording in problem.split.train])
     least, names = (theta.copy(), starts.copy()), problem.simulator.state_names
     boxed = all(found.boxed for _, found in parts)

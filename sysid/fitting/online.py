@@ -146,7 +146,7 @@ def _check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory
 def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array, Array]:
     """Mean and covariance of (theta, x_0) before any row: all parameters are equally likely, the state is nearly unknown."""
     low, high = problem.search_range
-    mean = np.concatenate([problem.encode(problem.parameter_values), problem.initial_guess(problem.split.train[0])])
+    mean = np.concatenate([problem.encode(problem.initial_parameters), problem.initial_guess(problem.split.train[0])])
     deviation = np.concatenate([high - low, np.full(problem.simulator.nx, options.first_state)])
     return mean, np.diag(deviation**2)
 
@@ -164,7 +164,7 @@ def _first_window(problem: FitProblem, form: ComplementarityForm, recording: Tra
     try:
         found = solve(problem.replace(data=TrajectorySet((early,))), form)
     except DataError:
-        return problem.encode(problem.parameter_values), problem.initial_guess(recording)
+        return problem.encode(problem.initial_parameters), problem.initial_guess(recording)
     return found.theta, found.starts[0]
 
 

@@ -67,12 +67,12 @@ class ProgressiveFits:
             problem, problem.split.train, length, free=True, exact=self.exact, epsilon=self.epsilon, one_sided=self.one_sided,
             states=found.states,
         )  # fmt: skip
-        theta, starts = problem.encode(problem.parameter_values), segments.starts
+        theta, starts = problem.encode(problem.initial_parameters), segments.starts
         known = 0.0 if problem.known_noise is None else problem.known_noise
         sigma = np.maximum(known, spread(segments, theta, channel_scale(segments)))
         system = ShootingSystem(segments, sigma, HUBER if self.robust else np.inf)
         if not np.isfinite(system.cost(theta, starts)):
-            raise DataError(f"the simulation diverges at the start parameters {problem.parameter_values}")
+            raise DataError(f"the simulation diverges at the start parameters {problem.initial_parameters}")
         if found.states is None:
             alone, none = OnlyStarts(system, theta), np.zeros(0)
             starts = levenberg_marquardt(alone, start_state(alone, none, starts, BRIEF), (none, none), options=BRIEF).blocks

@@ -383,7 +383,7 @@ def _run_phase(
 
 def _starts(problem: FitProblem, system: ShootingSystem, options: ShootingOptions) -> Array:
     """Fit coordinates to start from, (starts, p): the problem's own first, then the cheapest random ones."""
-    own = problem.encode(problem.parameter_values)[None]
+    own = problem.encode(problem.initial_parameters)[None]
     if options.starts == 1:
         return own
     rng = np.random.default_rng(options.seed)

@@ -162,21 +162,21 @@ def transcribed(problem: FitProblem, form: ComplementarityForm, observe: Any, sc
             total += _misfit(problem, sigma, observe, window, x)
         return total
 
-    decisions = Decisions(*problem.theta_bounds, problem.encode(problem.parameter_values), partial(_constants, problem))
-    return Transcription(form, arcs, objective, decisions=decisions, nominal=problem.parameter_values.to_vector())
+    decisions = Decisions(*problem.theta_bounds, problem.encode(problem.initial_parameters), partial(_constants, problem))
+    return Transcription(form, arcs, objective, decisions=decisions, nominal=problem.initial_parameters.to_vector())
 
 
 def _path(problem: FitProblem, window: Window, recording: Trajectory) -> Array:
     """Simulation (K+1, nx) from the guessed start with the start parameters; the rest state where it fails."""
     start = problem.initial_guess(recording)
-    states, status = problem.simulator.rollout(start[None], window.controls[None], problem.parameter_values)
+    states, status = problem.simulator.rollout(start[None], window.controls[None], problem.initial_parameters)
     return np.asarray(states[0] if status[0] == 0 else np.repeat(start[None], len(window.values), axis=0))
 
 
 def _constants(problem: FitProblem, theta: Any) -> Any:
     """All parameters (P,) as expressions of fit coordinates."""
     ca = casadi()
-    entries = [ca.MX(float(value)) for value in problem.parameter_values.to_vector()]
+    entries = [ca.MX(float(value)) for value in problem.initial_parameters.to_vector()]
     for place, (column, spec) in enumerate(zip(problem.columns, problem.specs, strict=True)):
         entries[column] = ca.exp(theta[place]) if spec.scale == "log" else theta[place] * float(spec.slope(0.0))
     return ca.vertcat(*entries)

@@ -165,7 +165,7 @@ METHODS: dict[str, Method] = {
             "innovations",
             "a recording that the model follows, with the noise of measured inputs",
             InnovationOptions,
-            lambda p, o, procedure, _: innovations(p, o, procedure.methods.choices, procedure.methods.alike),
+            lambda p, o, procedure, _: innovations(p, o, procedure.methods.choices, procedure.methods.homogeneous),
             known_noise=True,
         ),
     )

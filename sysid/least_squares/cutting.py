@@ -55,18 +55,18 @@ def cut(
     ]
     starts, controls, values, late, recording, begins = (list(column) for column in zip(*pieces, strict=True))
     none = np.zeros(0, dtype=np.intp)
-    driven, carried = (problem.driven_entries, problem.carried_entries) if free and any(begins) else (none, none)
-    if all(_undriven(problem, recording, begun[:, driven]) for recording, begun in zip(trajectories, known, strict=True)):
-        driven = none
+    actuated, propagated = (problem.actuated_entries, problem.propagated_entries) if free and any(begins) else (none, none)
+    if all(_not_actuated(problem, recording, begun[:, actuated]) for recording, begun in zip(trajectories, known, strict=True)):
+        actuated = none
     return Segments(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.stack(late), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.commands(t) for t in trajectories),
-        np.stack([problem.initial_guess(t) for t in trajectories]), driven, carried, free,
-        trajectories[0].substeps, problem.parts, exact and not len(carried), epsilon, one_sided,
+        np.stack([problem.initial_guess(t) for t in trajectories]), actuated, propagated, free,
+        trajectories[0].substeps, problem.parts, exact and not len(propagated), epsilon, one_sided,
     )  # fmt: skip
 
 
-def _undriven(problem: FitProblem, trajectory: Trajectory, entries: Array) -> bool:
+def _not_actuated(problem: FitProblem, trajectory: Trajectory, entries: Array) -> bool:
     """Whether there is no command, and the entries that commands drive (T+1, d) are constant."""
     return not problem.controls(trajectory).any() and bool((entries == entries[0]).all())
 
@@ -79,7 +79,7 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
     if horizon >= trajectory.num_steps:
         return start
     controls = problem.controls(trajectory)[None]
-    states, _ = problem.simulator.rollout(start, controls, problem.parameter_values, substeps=trajectory.substeps)
+    states, _ = problem.simulator.rollout(start, controls, problem.initial_parameters, substeps=trajectory.substeps)
     simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
     for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
         told = problem.initial_guess(trajectory.on_grid.window(trajectory.times[begin], trajectory.times[-1]))

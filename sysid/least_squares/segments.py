@@ -7,9 +7,9 @@ and k = 0 too where x_0 is unknown. Derivatives come from the chain
 .. math:: S_{k+1} = A_k S_k + C_k, \qquad S_0 = 0 \text{ (parameters)}, \; S_0 = I \text{ (initial state)}
 
 through `Simulator.linearize` where it is exact, or from central differences of whole rollouts, all columns in one batch.
-Entries that only commands drive (`FitProblem.driven`: a muscle's pressure) are no unknowns where a segment starts within a
+Entries that only commands move (`FitProblem.actuated`: a muscle's pressure) are no unknowns where a segment starts within a
 recording, but functions of the parameters: a simulation from the recording's first row gives their values there.
-Legend: S segments, L steps, m channels, p parameters, n tangent, K candidates, d driven.
+Legend: S segments, L steps, m channels, p parameters, n tangent, K candidates, d actuated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..problem import deadline
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import ACTING, POSE, Commands
 from ..problem.stamps import between, slopes_when_seen, when_seen
-from .driven import commanded, followed
+from .actuator import commanded, followed
 
 MAX_STATES, MAX_NUMBERS = 4_000_000, 1_000_000
 """Largest numbers of state entries, and of entries of derivatives, that one call of the simulator returns."""
@@ -48,7 +48,7 @@ class Derivative(NamedTuple):
     """Unweighted residuals and their derivatives; zero where nothing was measured."""
 
     residual: Array  # (S, L', m)
-    parameter_values: Array  # (S, L', m, p)
+    by_parameters: Array  # (S, L', m, p)
     starts: Array  # (S, L', m, n), or (S, L', m, 0) where the starts are known.
 
 
@@ -73,8 +73,8 @@ class Segments:
     begins: NDArray[np.intp]  # (S,) first row in that recording.
     commands: tuple[Commands, ...]  # Commands of whole recordings, in parts of rows.
     origins: Array  # Initial states of recordings by `FitProblem.initial_guess`, (recordings, nx).
-    driven: NDArray[np.intp]  # (d,) entries of the state that only commands drive; see the module docstring.
-    carried: NDArray[np.intp]
+    actuated: NDArray[np.intp]  # (d,) entries of the state that only commands move; see the module docstring.
+    propagated: NDArray[np.intp]
     """Entries of the state that no measurement shows, and that a segment takes over from the prediction before it."""
     free: bool  # Whether the starts are unknowns.
     substeps: int  # Physics steps of a row.
@@ -111,13 +111,13 @@ class Segments:
         """Predictions for parameters (R, p) and starts (R, nx) of rows R = i S + s."""
         count = len(self.starts)
         rows = max(1, MAX_STATES // ((self.controls.shape[1] + 1) * self.problem.simulator.nx))
-        if len(self.carried):
+        if len(self.propagated):
             rows = max(rows // count, 1) * count
         parts = []
         for begin in range(0, len(theta), rows):
             some = slice(begin, min(begin + rows, len(theta)))
             which = np.arange(some.start, some.stop) % count
-            predict = self._in_turn if len(self.carried) else self._at_once
+            predict = self._in_turn if len(self.propagated) else self._at_once
             parts.append(predict(which, theta[some], starts[some]))
         if len(parts) == 1:
             return parts[0]
@@ -129,7 +129,7 @@ class Segments:
         """Predictions of segments (R,), as `rollout` gives them."""
         deadline.check()
         begin_at, known = self._begun(which, theta, starts)
-        parameter_values: Parameters = type(self.problem.parameter_values).from_vector(self.problem.vectors(theta))
+        parameter_values: Parameters = type(self.problem.initial_parameters).from_vector(self.problem.vectors(theta))
         acting = self._acting(which, theta)
         substeps = self.substeps // self.parts
         states, status = self.problem.simulator.rollout(begin_at, acting, parameter_values, substeps=substeps)
@@ -138,7 +138,7 @@ class Segments:
         return Predicted(rows, seen, (status == 0) & known)
 
     def _in_turn(self, which: NDArray[np.intp], theta: Array, starts: Array) -> Predicted:
-        """Predictions of whole recordings; `carried` entries of a segment start at the end of the prediction before it."""
+        """Predictions of whole recordings; `propagated` entries of a segment start at the end of the prediction before it."""
         turn, starts = self.begins[which] // self.horizon, starts.copy()
         states, good = np.empty((len(which), self.horizon + 1, starts.shape[1])), np.ones(len(which), dtype=np.bool_)
         seen = states.copy() if self.late.any() else states
@@ -147,7 +147,7 @@ class Segments:
             if k > 0:
                 good[now] = good[now - 1]
                 there = now[good[now]]
-                starts[np.ix_(there, self.carried)] = states[there - 1, -1][:, self.carried]
+                starts[np.ix_(there, self.propagated)] = states[there - 1, -1][:, self.propagated]
             states[now], seen[now], fine = self._at_once(which[now], theta[now], starts[now])
             good[now] &= fine
         return Predicted(states, seen, good)
@@ -161,13 +161,13 @@ class Segments:
         return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps // self.parts)
 
     def _begun(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Starts (R, nx) of segments (R,) with driven entries at parameters (R, p), and whether these are known."""
+        """Starts (R, nx) of segments (R,) with actuator states at parameters (R, p), and whether these are known."""
         later, known = self.begins[which] > 0, np.ones(len(which), dtype=np.bool_)
-        if not len(self.driven) or not later.any():
+        if not len(self.actuated) or not later.any():
             return starts, known
         thetas, place = np.unique(theta, axis=0, return_inverse=True)
         found, (values, good) = starts.copy(), self.driven_starts(thetas)
-        found[np.ix_(later, self.driven)] = values[place[later], which[later]]
+        found[np.ix_(later, self.actuated)] = values[place[later], which[later]]
         known[later] = good[place[later], which[later]]
         return found, known
 
@@ -179,7 +179,7 @@ class Segments:
         if new:
             last = int(self.begins.max())
             states, good = followed(self.problem, self.commands, self.origins, thetas[new], last, self.substeps, self.parts)
-            entries, fine = states[:, self.recording, self.begins][..., self.driven], good[:, self.recording]
+            entries, fine = states[:, self.recording, self.begins][..., self.actuated], good[:, self.recording]
             found.update((keys[k], (entries[i], fine[i])) for i, k in enumerate(new))
             if len(self._commanded) > MOST_KNOWN:
                 self._commanded.clear()
@@ -190,7 +190,7 @@ class Segments:
     def unknowns(self) -> int:
         """Number of unknowns in all starts."""
         unknown, later = self.problem.unknown_start, int((self.begins > 0).sum())
-        known = np.isin(self.problem.driven_tangent, unknown).sum() if len(self.driven) else 0
+        known = np.isin(self.problem.actuated_tangent, unknown).sum() if len(self.actuated) else 0
         return len(unknown) * len(self.starts) - int(known) * later if self.free else 0
 
     def compare(self, states: Array, theta: Array | None = None) -> Array:
@@ -249,19 +249,19 @@ class Segments:
         """
         each = np.repeat(theta[None], len(starts), axis=0)
         states, seen, good = self.rollout(each, starts)
-        starts = states[:, 0] if len(self.carried) else starts
+        starts = states[:, 0] if len(self.propagated) else starts
         if not good.all():
             raise DataError(
                 f"the simulation diverges in {int((~good).sum())} of {len(good)} segments at {self.problem.decode(theta)}"
             )
         residual = self.compare(seen, each)
         make = self._by_chain if self.exact else self._by_differences
-        parameter_values, unknown = make(theta, starts, states, residual)
-        if not (np.isfinite(parameter_values).all() and np.isfinite(unknown).all()):
+        by_parameters, unknown = make(theta, starts, states, residual)
+        if not (np.isfinite(by_parameters).all() and np.isfinite(unknown).all()):
             where = self.problem.decode(theta)
             raise DataError(f"the derivatives of the simulation are not finite at {where}; try `jacobian='differences'`")
         present = self.present[..., None]
-        return Derivative(residual, np.where(present, parameter_values, 0.0), np.where(present, unknown, 0.0))
+        return Derivative(residual, np.where(present, by_parameters, 0.0), np.where(present, unknown, 0.0))
 
     def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
         """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near.
@@ -270,7 +270,7 @@ class Segments:
         part: where they have died out there, the rest is zero.
         """
         p, simulator = len(theta), self.problem.simulator
-        apart = replace(self, carried=np.zeros(0, dtype=np.intp))
+        apart = replace(self, propagated=np.zeros(0, dtype=np.intp))
         unknown = apart._felt(theta, starts, states) if self.free else np.zeros(0, dtype=np.intp)
         along_starts = np.zeros((*residual.shape, simulator.n if self.free else 0))
         part, lasting = self.horizon // 4, unknown
@@ -280,11 +280,11 @@ class Segments:
             along_starts[:, : seen.shape[1], :, unknown] = seen
             size = np.abs(seen).max(axis=(0, 2))
             lasting = unknown[size[-part // 5 :].max(axis=0) > GONE * size.max(axis=0)]
-        parameter_values = self._along_unknowns(theta, starts, list(range(p)), residual)
+        by_parameters = self._along_unknowns(theta, starts, list(range(p)), residual)
         along_starts[..., lasting] = apart._along_starts(theta, starts, lasting, residual)
         size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
         along_starts[..., size < NO_EFFECT * size.max(initial=0.0)] = 0.0  # rounding, which must not cause a step
-        return parameter_values, along_starts
+        return by_parameters, along_starts
 
     def _felt(self, theta: Array, starts: Array, states: Array) -> NDArray[np.intp]:
         """Unknowns of the starts that change the seen values there or, bit by bit, the state a row later, which is complete.
@@ -355,7 +355,9 @@ class Segments:
         """S_{k+1} = A_k S_k + C_k; the residual's derivatives along the columns of S are differences of `compare` only."""
         del starts, residual
         simulator, p = self.problem.simulator, len(theta)
-        rows = max(1, MAX_NUMBERS // (simulator.n * (simulator.n + simulator.nu + len(self.problem.parameter_values.names()))))
+        rows = max(
+            1, MAX_NUMBERS // (simulator.n * (simulator.n + simulator.nu + len(self.problem.initial_parameters.names())))
+        )
         parts = [self._chain(theta, states, slice(begin, begin + rows)) for begin in range(0, len(states), rows)]
         derivative = np.concatenate(parts)
         return derivative[..., :p], derivative[..., p:]
@@ -374,8 +376,8 @@ class Segments:
         unknown = np.isin(np.arange(n), self.problem.unknown_start).astype(np.float64)
         initial = np.concatenate([np.zeros((n, p)), np.diag(unknown)], axis=1) if self.free else np.zeros((n, p))
         sensitivity = np.repeat(initial[None], len(states[some]), axis=0)
-        if len(self.driven):
-            later, places = np.flatnonzero(self.begins[which] > 0), self.problem.driven_tangent
+        if len(self.actuated):
+            later, places = np.flatnonzero(self.begins[which] > 0), self.problem.actuated_tangent
             sensitivity[np.ix_(later, places)] = 0.0
             sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
         low, share = between(part.late, self.parts)

@@ -57,7 +57,7 @@ class ShootingSystem:
         weight = (np.sqrt(self.huber / np.maximum(size, self.huber)) if np.isfinite(self.huber) else 1.0) / self.sigma
         weight = np.broadcast_to(weight, size.shape)[..., None]
         count = len(blocks)
-        columns = (derivative.starts * weight, derivative.parameter_values * weight, derivative.residual[..., None] * weight)
+        columns = (derivative.starts * weight, derivative.by_parameters * weight, derivative.residual[..., None] * weight)
         rows = np.concatenate(columns, axis=-1).reshape(count, -1, sum(c.shape[-1] for c in columns))
         prior = self._prior_rows(theta, rows.shape[2])
         if derivative.starts.shape[-1] == 0:

@@ -50,7 +50,7 @@ class Checked(Protocol):
     def free_motion(self) -> bool: ...  # noqa: D102
 
     @property
-    def parameter_values(self) -> Parameters: ...  # noqa: D102
+    def initial_parameters(self) -> Parameters: ...  # noqa: D102
 
     @property
     def split(self) -> DataSplit: ...  # noqa: D102

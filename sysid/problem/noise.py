@@ -38,7 +38,7 @@ class SeenNoise(Protocol):
     def simulator(self) -> Simulator: ...  # noqa: D102
 
     @property
-    def parameter_values(self) -> Parameters: ...  # noqa: D102
+    def initial_parameters(self) -> Parameters: ...  # noqa: D102
 
     @property
     def split(self) -> DataSplit: ...  # noqa: D102
@@ -60,7 +60,7 @@ def noisy_states(problem: SeenNoise) -> bool:
     for trajectory in problem.split.train:
         rows, simulator = problem.states_at_rows(trajectory), problem.simulator
         controls = problem.controls(trajectory)[:, None]
-        states, status = simulator.rollout(rows[:-1], controls, problem.parameter_values, substeps=trajectory.substeps)
+        states, status = simulator.rollout(rows[:-1], controls, problem.initial_parameters, substeps=trajectory.substeps)
         error = np.where(status[:, None] == 0, simulator.difference(states[:, 1], rows[1:]), 0.0)
         moved = simulator.difference(rows[1:], np.repeat(rows[:1], len(rows) - 1, axis=0))
         products = products + np.sum(error[1:] * error[:-1], axis=0)

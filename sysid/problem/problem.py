@@ -77,14 +77,14 @@ class FitProblem:
     known_initial: tuple[str, ...] = ()
     """Patterns of tangent coordinates (`StateLayout.tangent_names`) that are known at the start of a recording, or do not
     matter. They are no unknowns where states are measured in part."""
-    driven: tuple[str, ...] = ()
-    """Patterns of state entries that only commands drive, whatever the robot does (muscles that fill). Where states are
+    actuated: tuple[str, ...] = ()
+    """Patterns of state entries that only commands move, whatever the robot does (muscles that fill). Where states are
     measured in part, they are unknown at a recording's first row only; later segments start with the values that the simulation
     from `initial_state` has there. A recording of several segments must begin like that, or long before they are over."""
     candidate_causes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Cause in words -> fixed parameters of the robot or of the recordings that may be wrong: residuals are tested for their
     effect."""
-    carried: tuple[str, ...] = ()
+    propagated: tuple[str, ...] = ()
     """Patterns of state entries among `known_initial` that matter, though no measurement shows them. Where states are measured
     in part, a segment within a recording takes them over from the end of the prediction of the segment before it."""
 
@@ -111,14 +111,14 @@ class FitProblem:
             object.__setattr__(self, "data", DataSplit(self.data, TrajectorySet(()), TrajectorySet(())))
         object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
         object.__setattr__(
-            self, "free", tuple(e for name in self.free for e in self.parameter_values.vectors.get(name, (name,)))
+            self, "free", tuple(e for name in self.free for e in self.initial_parameters.vectors.get(name, (name,)))
         )
         self._check_start()
-        limits = stable_bounds(self.simulator, self.parameter_values) if self.limits is None else self.limits
-        self.parameter_values.check_names(limits)
+        limits = stable_bounds(self.simulator, self.initial_parameters) if self.limits is None else self.limits
+        self.initial_parameters.check_names(limits)
         within = {name: float(np.clip(self.given(name), *limits[name])) for name in limits if name in self.free}
         object.__setattr__(self, "limits", limits)
-        object.__setattr__(self, "start", self.parameter_values.replace(**within))
+        object.__setattr__(self, "start", self.initial_parameters.replace(**within))
         self._check_parameters()
         if not self.checked:
             checks.check_data(self)
@@ -127,14 +127,14 @@ class FitProblem:
                 raise OptionError(f"{name} is free: predictions must not begin at measured angles; say `free_initial=True`")
 
     def _check_start(self) -> None:
-        if type(self.parameter_values) is not type(self.simulator.default_parameters):
+        if type(self.initial_parameters) is not type(self.simulator.default_parameters):
             expected = type(self.simulator.default_parameters).__name__
-            raise ParameterError(f"start is {type(self.parameter_values).__name__}, this simulator takes {expected}")
-        if self.parameter_values.batch is not None:
-            raise ParameterError(f"start holds parameters for {self.parameter_values.batch} rows, expected one value each")
+            raise ParameterError(f"start is {type(self.initial_parameters).__name__}, this simulator takes {expected}")
+        if self.initial_parameters.batch is not None:
+            raise ParameterError(f"start holds parameters for {self.initial_parameters.batch} rows, expected one value each")
 
     def _check_parameters(self) -> None:
-        self.parameter_values.check_names(name for name in (*self.free, *self.prior) if name not in self.view.names())
+        self.initial_parameters.check_names(name for name in (*self.free, *self.prior) if name not in self.view.names())
         if not self.free or len(set(self.free)) != len(self.free):
             raise ParameterError(f"free is {self.free}, expected at least one name, each once")
         for name, (mean, std) in self.prior.items():
@@ -147,7 +147,7 @@ class FitProblem:
     # --- parameters and their fit coordinates -----------------------------------------------------------------------
 
     @property
-    def parameter_values(self) -> Parameters:
+    def initial_parameters(self) -> Parameters:
         """Parameters before the fit: `start`, never None."""
         if self.start is None:
             raise ParameterError("start is missing")
@@ -166,7 +166,7 @@ class FitProblem:
     @cached_property
     def known_specs(self) -> dict[str, ParameterSpec]:
         """Specifications of every parameter of the robot and of the recordings."""
-        own = {name: spec.within((self.limits or {}).get(name)) for name, spec in self.parameter_values.specs().items()}
+        own = {name: spec.within((self.limits or {}).get(name)) for name, spec in self.initial_parameters.specs().items()}
         return {**self.view.specs(), **own}
 
     @cached_property
@@ -177,12 +177,12 @@ class FitProblem:
     @cached_property
     def own(self) -> tuple[str, ...]:
         """The free parameters of the robot."""
-        return tuple(name for name in self.free if name in self.parameter_values.names())
+        return tuple(name for name in self.free if name in self.initial_parameters.names())
 
     @cached_property
     def columns(self) -> NDArray[np.intp]:
         """Places of the robot's free parameters in `Parameters.to_vector`; (p,) where no recording parameter is free."""
-        return np.array([self.parameter_values.index(name) for name in self.own], dtype=np.intp)
+        return np.array([self.initial_parameters.index(name) for name in self.own], dtype=np.intp)
 
     @cached_property
     def theta_bounds(self) -> tuple[Array, Array]:
@@ -212,7 +212,7 @@ class FitProblem:
 
     def vectors(self, theta: Array) -> Array:
         """All parameters of the robot at fit coordinates (K, p), the others as in `start`: (K, P)."""
-        vectors = np.repeat(self.parameter_values.to_vector()[None], len(theta), axis=0)
+        vectors = np.repeat(self.initial_parameters.to_vector()[None], len(theta), axis=0)
         vectors[:, self.columns] = self.natural(theta)[:, [self.free.index(name) for name in self.own]]
         return vectors
 
@@ -232,7 +232,7 @@ class FitProblem:
 
     def decode(self, theta: Array) -> Parameters:
         """Parameters at fit coordinates (p,)."""
-        return type(self.parameter_values).from_vector(self.vectors(theta[None])[0])
+        return type(self.initial_parameters).from_vector(self.vectors(theta[None])[0])
 
     def slopes(self, theta: Array) -> Array:
         """d parameter / d fit coordinate, (p,)."""
@@ -251,7 +251,7 @@ class FitProblem:
 
     def given(self, name: str) -> float:
         """Value of a parameter of the robot or of the recordings before the fit."""
-        return float(getattr(self.parameter_values if name in self.parameter_values.names() else self.view, name))
+        return float(getattr(self.initial_parameters if name in self.initial_parameters.names() else self.view, name))
 
     # --- what is measured ------------------------------------------------------------------------------------------
 
@@ -400,20 +400,20 @@ class FitProblem:
         return np.flatnonzero([not any(fnmatchcase(name, pattern) for pattern in self.known_initial) for name in names])
 
     @cached_property
-    def driven_entries(self) -> NDArray[np.intp]:
-        """(d,) places in the state of entries that only commands drive; see `driven`. Empty where full states are measured."""
-        return self._among(self.driven, self.simulator.state_names)
+    def actuated_entries(self) -> NDArray[np.intp]:
+        """(d,) places in the state of entries that only commands move; see `actuated`. Empty where full states are measured."""
+        return self._among(self.actuated, self.simulator.state_names)
 
     @cached_property
-    def carried_entries(self) -> NDArray[np.intp]:
-        """Places in the state of entries that segments take over; see `carried`. Empty where the full state is measured."""
-        return self._among(self.carried, self.simulator.state_names)
+    def propagated_entries(self) -> NDArray[np.intp]:
+        """Places in the state of entries that segments take over; see `propagated`. Empty where the full state is measured."""
+        return self._among(self.propagated, self.simulator.state_names)
 
     @cached_property
-    def driven_tangent(self) -> NDArray[np.intp]:
-        """(d,) places in the tangent of entries that only commands drive."""
+    def actuated_tangent(self) -> NDArray[np.intp]:
+        """(d,) places in the tangent of entries that only commands move."""
         layout = layout_of(self.simulator)
-        return self._among(self.driven, layout.tangent_names if layout else ())
+        return self._among(self.actuated, layout.tangent_names if layout else ())
 
     def _among(self, patterns: tuple[str, ...], names: tuple[str, ...]) -> NDArray[np.intp]:
         if self.full_state:
@@ -488,7 +488,13 @@ class FitProblem:
         for part in self.split:
             digest.update(part.sha256.encode())
         noise = sorted((self.noise or {}).items())
-        described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.parameter_values, self.free]
+        described = [
+            type(self.simulator).__name__,
+            self.spec,
+            _plain_fields(self.simulator),
+            self.initial_parameters,
+            self.free,
+        ]
         described += [
             self.column_names,
             noise,
@@ -497,7 +503,7 @@ class FitProblem:
             self.view,
             self.known_initial,
         ]
-        described += [self.driven, self.carried, sorted((self.limits or {}).items())]
+        described += [self.actuated, self.propagated, sorted((self.limits or {}).items())]
         digest.update(repr(described).encode())
         return digest.hexdigest()
 

@@ -47,7 +47,7 @@ def check_labels(problem: Checked) -> None:
     """
     if not problem.full_state:
         return
-    mistake = _likeliest(problem, problem.parameter_values)
+    mistake = _likeliest(problem, problem.initial_parameters)
     if mistake and mistake == _likeliest(problem, problem.simulator.default_parameters):
         raise DataError(mistake)
 

@@ -44,7 +44,7 @@ def check_units(problem: Checked) -> None:
         DataError: A unit is wrong.
     """
     messages = []
-    for parameter_values in (problem.parameter_values, problem.simulator.default_parameters):
+    for parameter_values in (problem.initial_parameters, problem.simulator.default_parameters):
         try:
             message = _message(problem, parameter_values)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):  # a simulator of one's own, far from what it is made for

@@ -246,7 +246,7 @@ def searched(problem: FitProblem) -> FitProblem:
         return problem
     recordings = TrajectorySet(tuple(t.window(t.times[0], t.times[0] + FIRST_PART) for t in problem.split.train))
     segments = cut(problem, recordings, 1, free=False, exact=False)
-    theta, place = problem.encode(problem.parameter_values), problem.free.index("latency")
+    theta, place = problem.encode(problem.initial_parameters), problem.free.index("latency")
     spec = problem.specs[place]
     low, high = (end / recordings[0].period for end in spec.bounds)
     tried = recordings[0].period * np.arange(np.ceil(low), np.floor(high) + 1)

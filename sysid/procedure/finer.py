@@ -33,7 +33,7 @@ BRIEF = ShootingOptions(
 MOST, LESS = 4, 0.5  # Most refinements, and the share of the misfit below which each must bring it to go on.
 
 
-def blamed(
+def with_finer_steps(
     procedure: Procedure, problem: FitProblem, result: FitResult, say: Callable[[str], None] = lambda what: None
 ) -> FitResult:
     """The result, with a diagnostic where finer steps explain what it does not; parameters stay those of its own simulator.

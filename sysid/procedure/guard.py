@@ -60,7 +60,7 @@ class Comparison:
 
 def better_start(problem: FitProblem, before: Parameters) -> FitProblem:
     """The problem, started from parameters `before` earlier stages if these predict held-out data better."""
-    if before == problem.parameter_values:
+    if before == problem.initial_parameters:
         return problem
     kept = DataSplit(problem.split.train, problem.split.validation, TrajectorySet(()))
     errors = open_loop(problem.replace(data=kept), onto(problem, before))
@@ -69,7 +69,7 @@ def better_start(problem: FitProblem, before: Parameters) -> FitProblem:
 
 def onto(problem: FitProblem, before: Parameters) -> Parameters:
     """The problem's parameters with the free ones of `before`."""
-    return problem.parameter_values.replace(**{name: getattr(before, name) for name in problem.own})
+    return problem.initial_parameters.replace(**{name: getattr(before, name) for name in problem.own})
 
 
 def _quiet(kept: HorizonError, fitted: HorizonError) -> bool:

@@ -26,7 +26,7 @@ from ..problem.wrong_units import hypotheses, kinds
 
 LARGE = 5.0  # Ratio of residuals to noise below which labels are not tested: smaller ones are other errors of a model.
 BETTER = 5.0  # Factor by which residuals, relative to the noise, must shrink for a label to be wrong.
-ALIKE = 1.5  # Multiple of the smallest residuals up to which other labels are named, too.
+SIMILAR = 1.5  # Multiple of the smallest residuals up to which other labels are named, too.
 MOST_PAIRS = 6  # Most pairs of columns that may have been exchanged; with more of them none is tried.
 TOLD = 2.0  # Ratio of residuals to noise above which another error may imitate a wrong label.
 QUICK = ShootingOptions(
@@ -34,7 +34,7 @@ QUICK = ShootingOptions(
 )  # Options of fits from which only residuals and parameters are used.
 
 
-def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
+def with_other_labels(problem: FitProblem, result: FitResult) -> FitResult:
     """The result, not to be used, where another label explains the data and this one does not.
 
     For free motions that are seen in part and whose noise is known; others are judged before the fit.
@@ -65,7 +65,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
     chi2, what, words, remedy, again = found[0]
     return result.with_diagnostic(
         "wrong_label", "do_not_use", words, float(np.sqrt(chi2)), TOLD, what=what, remedy=remedy,
-        others=[other for value, _, other, _, _ in found[1:] if value <= ALIKE**2 * chi2],
+        others=[other for value, _, other, _, _ in found[1:] if value <= SIMILAR**2 * chi2],
         before=float(np.sqrt(as_given.reduced_chi2)), told="; ".join(estimate.line() for estimate in again.estimates),
     )  # fmt: skip
 

@@ -162,13 +162,13 @@ def _solved(
 
 def _guarded(found: FitResult, problem: FitProblem) -> FitResult:
     """The result, or the parameters before it where these predict kept-back data better, as a diagnostic then says."""
-    judged = compare(found.open_loop)
-    better = judged.better or found.explained  # a fit that leaves only noise is worse by chance only
-    if not better or (judged.better and not found.converged):
+    compared = compare(found.open_loop)
+    better = compared.better or found.explained  # a fit that leaves only noise is worse by chance only
+    if not better or (compared.better and not found.converged):
         others = found.diagnostics[1:] if found.codes[0] == "not_converged" else found.diagnostics
         code = "used_unconverged" if better else "kept_previous"
         found = replace(found, diagnostics=others).with_diagnostic(
-            code, "do_not_use", "", judged.ratio, 1.0 + EQUAL_WITHIN, data=judged.data, percent=100 * judged.ratio
+            code, "do_not_use", "", compared.ratio, 1.0 + EQUAL_WITHIN, data=compared.data, percent=100 * compared.ratio
         )
     if better:
         return found

@@ -24,8 +24,8 @@ from ..problem.noise import noise_of
 from ..problem.problem import FitProblem
 from ..problem.recording_parameters import RecordingParameters
 from .candidate_causes import BRIEF_TOLERANCE, Fitted, candidate, conditional
-from .finer import blamed
-from .mislabelled import suspicious, unmasked
+from .finer import with_finer_steps
+from .mislabelled import suspicious, with_other_labels
 from .search import Diagnose, Search
 
 REPEATED = 3
@@ -128,17 +128,17 @@ def _asked(
     """
     method = method_of(stage.method)
     problem, result = _without_lone(procedure, stage, problem, result, say)
-    other = _otherwise(procedure, stage, problem, result, say)
+    other = _with_fallback(procedure, stage, problem, result, say)
     if other is not None and other.result.explained:
         changed = changes(problem.simulator, other.problem.simulator)
         return other._replace(result=other.result.with_diagnostic("other_simulator", "note", changed=changed))
     search = Search(diagnose, allowance.fitting, say, used=allowance.used)
     finer = procedure.steps.finer is not None and not result.explained
     if suspicious(problem, result):
-        result = search.tried("other labels", lambda: unmasked(problem, result), forbids=True) or result
+        result = search.tried("other labels", lambda: with_other_labels(problem, result), forbids=True) or result
     by_step = result
     if finer and result.usable:
-        by_step = search.tried("finer steps", lambda: blamed(procedure, problem, result, say)) or result
+        by_step = search.tried("finer steps", lambda: with_finer_steps(procedure, problem, result, say)) or result
 
     def again(given: FitProblem, from_there: FitResult | None = None) -> FitResult:
         used = METHODS[method.repeated] if method.repeated else method
@@ -205,22 +205,22 @@ def _without_lone(
     return Fitted(without, again.with_diagnostic("lone_outliers", "note", "", count, LONE))
 
 
-def _otherwise(
+def _with_fallback(
     procedure: Procedure, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
 ) -> Fitted | None:
     """The fit in the stage's other simulator, if this result does not explain the data; no checkpoint is written."""
-    if result.explained or stage.simulator.instead is None:
+    if result.explained or stage.simulator.fallback is None:
         return None
-    method, simulator = method_of(stage.method), stage.simulator.instead(problem.before or problem.simulator)
+    method, simulator = method_of(stage.method), stage.simulator.fallback(problem.before or problem.simulator)
     if not changes(problem.simulator, simulator):
         return None
     say("the model does not explain the data; trying the stage's other simulator")
     try:
-        instead = in_steps_of(problem, simulator)
-        other = method.fit(instead, method.settings(stage.options), procedure)
+        fallback = in_steps_of(problem, simulator)
+        other = method.fit(fallback, method.settings(stage.options), procedure)
     except (DataError, OptionError):  # a method may not support the other simulator
         return None
-    return Fitted(instead, other) if other.usable or (other.explained and other.converged) else None
+    return Fitted(fallback, other) if other.usable or (other.explained and other.converged) else None
 
 
 def banded(problem: FitProblem, result: FitResult) -> FitResult:

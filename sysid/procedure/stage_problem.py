@@ -61,8 +61,8 @@ def stage_problem(
     fields: dict[str, Any] = {
         "free": free, "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.data.free_motion, "free_initial": stage.data.free_initial,
-        "prior": stage.prior_of(free), "known_initial": initial.known, "driven": initial.driven,
-        "carried": initial.carried, "candidate_causes": stage.causes.candidates, "before": before,
+        "prior": stage.prior_of(free), "known_initial": initial.known, "actuated": initial.actuated,
+        "propagated": initial.propagated, "candidate_causes": stage.causes.candidates, "before": before,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
     return problem.with_estimated_noise() if stage.data.noise_known and problem.noise is None else problem

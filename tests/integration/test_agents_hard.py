@@ -121,7 +121,7 @@ def test_drawn_constants_are_the_factor_off_in_both_directions() -> None:
 def test_rivals_are_drawn_within_what_steps_of_our_engine_bear() -> None:
     """Beyond 1107 N s/m a SUPERball moves by itself, and would be a straw man."""
     case = TransferTask(system("tensegrity"), "TensegrityRoll-v0")
-    most = case.native().borne(case.best())["cable_damping"]  # type: ignore[attr-defined]
+    most = case.native().stability_limits(case.best())["cable_damping"]  # type: ignore[attr-defined]
     drawn = [case.drawn(np.random.default_rng(seed), 2.0).cable_damping for seed in range(8)]  # type: ignore[attr-defined]
     assert set(np.round(drawn, 3)) == {round(case.best().cable_damping / 2, 3), round(most, 3)}  # type: ignore[attr-defined]
     assert case.wide().intervals["cable_damping"][1] <= 1.01 * most

@@ -104,8 +104,8 @@ def test_too_little_damping_for_the_step_is_warned_of():
     simulator = LoopSimulator()
     with pytest.warns(UserWarning, match="saw-teeth"):
         simulator.tree_constants(LoopParameters(loop_damping=1e-3))
-    assert "dt <= 0.001 s" in simulator.caution(LoopParameters(loop_damping=1e-3))
-    assert replace(simulator, dt=0.001).caution(LoopParameters(loop_damping=1e-3)) == ""
+    assert "dt <= 0.001 s" in simulator.warning(LoopParameters(loop_damping=1e-3))
+    assert replace(simulator, dt=0.001).warning(LoopParameters(loop_damping=1e-3)) == ""
     with pytest.raises(OptionError, match="dt"):
         LoopSimulator(dt=0.0)
 
@@ -114,7 +114,7 @@ def test_a_loop_that_falls_gains_no_energy_or_is_warned_of():
     """Energy at the middle of steps; at both dampings' lower bounds that of states, whose speeds lag, swings by 6 J."""
     parameter_values = LoopParameters(loop_damping=1e-4, arm_damping=0.01)
     simulator = LoopSimulator(dt=1e-3)
-    assert "gain energy" in simulator.caution(parameter_values)
+    assert "gain energy" in simulator.warning(parameter_values)
     with pytest.warns(UserWarning, match="gain energy"):
         states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 800, 7)), parameter_values)
     with pytest.warns(UserWarning, match="gain energy"):

@@ -59,7 +59,9 @@ def test_springs_that_are_not_alike_move_a_fit_as_its_diagnostic_says():
     stage = replace(PROCEDURE.from_recordings, free=STIFFNESS)
     grouped = replace(
         PROCEDURE,
-        methods=MethodData(alike={"springs unlike": (factor, lambda s: replace(s, model=replace(s.model, spring_parts=1)))}),
+        methods=MethodData(
+            homogeneous={"springs unlike": (factor, lambda s: replace(s, model=replace(s.model, spring_parts=1)))}
+        ),
     )
 
     def fitted(**factors):

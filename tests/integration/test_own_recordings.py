@@ -33,7 +33,7 @@ from sysid.diagnostics.intervals import IntervalOptions
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.procedure.job import Job, all_recognised, unused
-from sysid.procedure.mislabelled import LARGE, unmasked
+from sysid.procedure.mislabelled import LARGE, with_other_labels
 from sysid.procedure.stage_problem import stage_problem
 
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
@@ -172,7 +172,7 @@ def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], wor
     """What no acceleration betrays beforehand: the fit ends in the label that explains the recording, and in its friction."""
     run = slide(50)
     given = problem(replace(run, values=run.values * factors), BlockSimulator()).with_estimated_noise()
-    found = unmasked(given, single_shooting(given))
+    found = with_other_labels(given, single_shooting(given))
     assert found.diagnostics[0].sentence().startswith(f"wrong units: the {words}; so read, residuals are")
     assert "friction = 0.39" in found.diagnostics[0].facts["told"] and not found.usable
 
@@ -187,7 +187,7 @@ def test_a_factor_is_no_certainty_where_the_robot_is_another_one() -> None:
     wrong = replace(run, values=run.values * [100.0, 100.0, 1.0])
     for simulator, sure in ((free, True), (string, False)):
         given = problem(wrong, simulator).replace(initial_state=first_state(simulator, wrong.names)).with_estimated_noise()
-        said = unmasked(given, single_shooting(given)).diagnostics[0]
+        said = with_other_labels(given, single_shooting(given)).diagnostics[0]
         assert said.parameter.endswith("given in cm (100 x too large)") == sure == (said.value <= said.limit)
         assert said.code == "wrong_label" and said.facts["what"] == "units"
 
@@ -196,7 +196,7 @@ def test_a_wrong_label_is_named_whatever_noise_is_stated() -> None:
     """Degrees called radians, and the noise of a camera in radians, as a page tells: the label is found all the same."""
     run = slide(50)
     given = problem(replace(run, values=run.values * [1.0, 1.0, 180 / np.pi]), BlockSimulator()).replace(noise=CAMERA)
-    found = unmasked(given, single_shooting(given))
+    found = with_other_labels(given, single_shooting(given))
     assert found.codes[0] == "wrong_label"
     assert found.diagnostics[0].parameter.startswith("the angles look as if they were given in degrees")
 
@@ -210,7 +210,7 @@ def test_another_robot_is_not_taken_for_wrong_units() -> None:
     given = problem(run, simulator).with_estimated_noise()
     result = single_shooting(given)
     assert result.reduced_chi2 > LARGE**2
-    assert unmasked(given, result) is result
+    assert with_other_labels(given, result) is result
 
 
 def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +319,7 @@ def test_a_mirrored_camera_and_exchanged_columns_are_named() -> None:
         ((y, x, theta), "columns", "x and y look exchanged"),
     ):
         given = problem(replace(run, values=np.stack(values, axis=1)), BlockSimulator()).with_estimated_noise()
-        found = unmasked(given, single_shooting(given))
+        found = with_other_labels(given, single_shooting(given))
         said = found.diagnostics[0]
         assert (said.code, said.facts["what"], said.parameter) == ("wrong_label", what, words) and not found.usable
         assert said.facts["told"].startswith(("friction = 0.39", "friction = 0.40"))

@@ -352,7 +352,7 @@ def test_pads_that_slow_turning_as_sliding_feed_no_energy_to_a_light_robot() -> 
     of_the_fall = small.num_rods * light.rod_mass * light.gravity * fall
     assert rises[light.sliding_damping] < 0.02 * of_the_fall < rises[light.pivot_damping]
     by_mujoco = native_constants(MujocoParameters(rod_mass=0.1, cable_stiffness=500.0, cable_damping=2.0, rest_length=0.3))
-    assert engine.caution(by_mujoco) == "" and "without motors the robot gains" in engine.caution(light)
+    assert engine.warning(by_mujoco) == "" and "without motors the robot gains" in engine.warning(light)
 
 
 def test_a_pad_never_leaves_its_friction_cone() -> None:

@@ -77,7 +77,7 @@ def test_where_another_simulator_explains_the_data_bands_are_of_its_predictions(
         "",
         ("stiffness",),
         "multiple_shooting",
-        simulator=StageSimulator(instead=lambda robot: replace(robot, slope=5.0)),
+        simulator=StageSimulator(fallback=lambda robot: replace(robot, slope=5.0)),
         data=StageData(free_initial=True),
     )
     problem = FitProblem(simulator, data, ("stiffness",), start=SpringParameters(stiffness=26.0), free_initial=True)

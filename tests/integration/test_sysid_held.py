@@ -14,7 +14,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem
 from sysid.diagnostics.residuals import weighted_residuals
 from sysid.diagnostics.result import Estimate, FitResult, remaining_share
-from sysid.diagnostics.score_test import held
+from sysid.diagnostics.score_test import score_test
 from sysid.diagnostics.whiteness import ALARM
 from sysid.fitting.shooting import InitialFit, ShootingOptions, single_shooting
 from sysid.least_squares.cutting import cut
@@ -68,14 +68,14 @@ def test_noise_that_recordings_told_wrong_does_not_weigh() -> None:
         Spring(), TrajectorySet((seen,)), ("stiffness",), candidate_causes={"another damping": ("damping",)},
         noise={"mass.x": NOISE, "mass.vx": NOISE}, noise_estimated=True, free_initial=True,
     )  # fmt: skip
-    theta, segments = problem.encode(problem.parameter_values), cut(problem, problem.split.train, None, free=True, exact=True)
+    theta, segments = problem.encode(problem.initial_parameters), cut(problem, problem.split.train, None, free=True, exact=True)
     shares = []
     for factors in ((1.0, 1.0), (0.5, 2.0)):
         system = ShootingSystem(segments, NOISE * np.array(factors))
         weighted = weighted_residuals(system, theta, segments.starts)
         inverse = np.linalg.inv(weighted.jacobian.T @ weighted.jacobian)
         more = {"inverse": inverse, "half_width": np.ones(1), "noise": 1.96}
-        found = held(system, theta, segments.starts, weighted, np.eye(1), {}, **more)
+        found = score_test(system, theta, segments.starts, weighted, np.eye(1), {}, **more)
         shares.append(found and found.share)
     assert shares[0] == pytest.approx(shares[1], rel=1e-9)
 

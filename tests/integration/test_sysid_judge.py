@@ -1,4 +1,4 @@
-"""The judge's own errors: false alarms and power of the residual tests, one-sided statements, where segments start."""
+"""Errors of the diagnostics: false alarms and power of the residual tests, one-sided statements, where segments start."""
 
 from __future__ import annotations
 

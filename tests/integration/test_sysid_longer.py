@@ -121,7 +121,7 @@ def left_over(problem: FitProblem, rows: int) -> tuple[Segments, WeightedResidua
     """Segments of so many rows, and what the ground truth leaves of their data."""
     segments = cut(problem, problem.split.train, rows, free=True, exact=False)
     system = ShootingSystem(segments, np.array([5e-3]))
-    return segments, weighted_residuals(system, problem.encode(problem.parameter_values), segments.starts)
+    return segments, weighted_residuals(system, problem.encode(problem.initial_parameters), segments.starts)
 
 
 def test_the_limit_of_longer_segments_is_that_of_its_rate_of_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:

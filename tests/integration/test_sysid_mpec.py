@@ -57,7 +57,7 @@ def at_ground_truth(problem, ground_truth, start):
     segments = cut(problem, problem.split.train, None, free=True, exact=True)
     theta = problem.encode(ground_truth)
     found = segments.derivative(theta, start[None])
-    J = np.concatenate([found.parameter_values, found.starts], axis=-1)[0] / problem.known_noise[:, None]
+    J = np.concatenate([found.by_parameters, found.starts], axis=-1)[0] / problem.known_noise[:, None]
     J = J.reshape(-1, J.shape[-1])
     objective = np.sum((found.residual[0] / problem.known_noise) ** 2)
     return objective, np.sqrt(np.linalg.inv(J.T @ J)[0, 0]) * problem.slopes(theta)[0]
@@ -105,7 +105,7 @@ def test_smoothed_solution_has_the_products_it_was_asked_for():
     problem = falling(5e-3, 0)
     window = window_of(problem, problem.split.train[0], FORM)
     collocation = Collocation(problem, FORM, (window,), problem.known_noise)
-    point, _ = homotopy(collocation, problem.encode(problem.parameter_values), MpecOptions(last=1e-2, iterations=60))
+    point, _ = homotopy(collocation, problem.encode(problem.initial_parameters), MpecOptions(last=1e-2, iterations=60))
     point, _ = collocation.relax(point, 1e-2, iterations=60, tolerance=1e-9)
     x, z = point.states[0], point.pairs[0]
     parameter_values = np.repeat(problem.vectors(point.theta[None]), 100, axis=0)
@@ -120,7 +120,7 @@ def test_trajectories_that_run_away_end_in_one_error_and_no_noise(capfd):
     """E.g. of metres that were called mm: neither NumPy's warnings nor LAPACK's lines reach the terminal."""
     problem = falling(5e-3, 0)
     collocation = Collocation(problem, FORM, (window_of(problem, problem.split.train[0], FORM),), problem.known_noise)
-    point = collocation.first_guess(problem.encode(problem.parameter_values), 1e-2)
+    point = collocation.first_guess(problem.encode(problem.initial_parameters), 1e-2)
     far = [(1e200 * value, jacobian) for value, jacobian in collocation._defects(point, 1e-2)]
     with pytest.raises(np.linalg.LinAlgError, match="run away"):
         collocation._direction(point, far, 1e-3)

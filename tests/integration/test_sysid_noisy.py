@@ -129,10 +129,10 @@ def bent() -> TrajectorySet:
 def test_a_step_that_explains_the_data_is_not_the_only_cause_that_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that is not level left residuals that finer steps happened to explain, and nobody asked the table."""
 
-    def blamed(procedure: Procedure, given: FitProblem, result: FitResult, say: object) -> FitResult:
+    def with_finer_steps(procedure: Procedure, given: FitProblem, result: FitResult, say: object) -> FitResult:
         return result.with_diagnostic("step_matters", "warning")
 
-    monkeypatch.setattr("sysid.procedure.stage.blamed", blamed)
+    monkeypatch.setattr("sysid.procedure.stage.with_finer_steps", with_finer_steps)
     stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, causes=Causes(CANDIDATE_CAUSES))
     given: dict[str, Any] = {"folder": None, "resume": False, "progress": None}
     procedure = Procedure(stages=(stage,), steps=Steps(finer=in_half_steps))

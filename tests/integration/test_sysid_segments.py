@@ -83,7 +83,7 @@ def late_marker_problem() -> FitProblem:
 
 def driven_problem() -> FitProblem:
     """The mass's velocity is what the recording's simulation has, wherever a segment starts."""
-    return spring_problem(measured=("mass.x",), driven=("mass.v*",))
+    return spring_problem(measured=("mass.x",), actuated=("mass.v*",))
 
 
 # Short segments of partly measured states need free starts.
@@ -99,24 +99,24 @@ def test_the_chain_equals_differences(make: Any, steps: int | None, free: bool) 
     problem = make()
     train = problem.split.train
     chain, differences = (cut(problem, train, steps, free=free, exact=exact) for exact in (True, False))
-    theta = problem.encode(problem.parameter_values)
+    theta = problem.encode(problem.initial_parameters)
     starts = problem.simulator.retract(
         chain.starts, 0.05 * np.random.default_rng(3).standard_normal((len(chain.starts), problem.simulator.n))
     )
     a, b = chain.derivative(theta, starts), differences.derivative(theta, starts)
     np.testing.assert_array_equal(a.residual, b.residual)
-    np.testing.assert_allclose(a.parameter_values, b.parameter_values, atol=2e-7 * max(1.0, np.abs(b.parameter_values).max()))
+    np.testing.assert_allclose(a.by_parameters, b.by_parameters, atol=2e-7 * max(1.0, np.abs(b.by_parameters).max()))
     np.testing.assert_allclose(a.starts, b.starts, atol=2e-7)
-    assert np.abs(a.parameter_values[..., :2]).max() > 1e-5  # the comparison is of something
+    assert np.abs(a.by_parameters[..., :2]).max() > 1e-5  # the comparison is of something
     assert a.starts.shape[-1] == (problem.simulator.n if free else 0)
 
 
 def test_differences_along_starts_to_one_side() -> None:
     problem = position_problem()
     both = cut(problem, problem.split.train, 7, free=True, exact=False)
-    theta = problem.encode(problem.parameter_values)
+    theta = problem.encode(problem.initial_parameters)
     a, b = (segments.derivative(theta, both.starts) for segments in (replace(both, one_sided=True), both))
-    np.testing.assert_array_equal(a.parameter_values, b.parameter_values)
+    np.testing.assert_array_equal(a.by_parameters, b.by_parameters)
     np.testing.assert_allclose(a.starts, b.starts, atol=1e-4)
     assert not np.array_equal(a.starts, b.starts)
 
@@ -125,8 +125,8 @@ def test_a_derivative_at_a_bound_is_one_sided_and_right() -> None:
     problem = spring_problem(start=SpringParameters(mass=3.0, stiffness=1e4, offset=-5.0))
     segments = cut(problem, problem.split.train, 5, free=False, exact=False)
     exact = cut(problem, problem.split.train, 5, free=False, exact=True)
-    theta = problem.encode(problem.parameter_values)
-    one_sided, chain = (s.derivative(theta, s.starts).parameter_values for s in (segments, exact))
+    theta = problem.encode(problem.initial_parameters)
+    one_sided, chain = (s.derivative(theta, s.starts).by_parameters for s in (segments, exact))
     np.testing.assert_allclose(one_sided, chain, rtol=1e-3, atol=1e-6)
 
 
@@ -135,8 +135,8 @@ def test_the_padded_end_of_a_recording_counts_for_nothing() -> None:
     segments = cut(problem, problem.split.train, 7, free=False, exact=True)  # 23 steps = 3 x 7 + 2
     present = segments.present
     assert present.sum() == 2 * 23 * 2
-    derivative = segments.derivative(problem.encode(problem.parameter_values), segments.starts)
-    assert not derivative.residual[~present].any() and not derivative.parameter_values[~present].any()
+    derivative = segments.derivative(problem.encode(problem.initial_parameters), segments.starts)
+    assert not derivative.residual[~present].any() and not derivative.by_parameters[~present].any()
 
 
 def test_missing_measurements_count_for_nothing() -> None:
@@ -156,7 +156,7 @@ def test_a_prior_is_a_residual() -> None:
     segments = cut(problem, problem.split.train, 5, free=False, exact=True)
     without = ShootingSystem(cut(spring_problem(), problem.split.train, 5, free=False, exact=True), np.ones(2))
     system = ShootingSystem(segments, np.ones(2))
-    theta = problem.encode(problem.parameter_values)
+    theta = problem.encode(problem.initial_parameters)
     expected = 0.5 * (np.log(20.0 / 30.0) / 0.1) ** 2 + 0.5 * ((0.5 - 0.2) / 0.1) ** 2
     assert system.cost(theta, segments.starts) - without.cost(theta, segments.starts) == pytest.approx(expected)
     rows = system.compress(theta, segments.starts)[0]
@@ -179,7 +179,7 @@ def test_a_diverging_candidate_costs_infinity_and_has_no_derivative() -> None:
     segments = cut(problem, problem.split.train, None, free=False, exact=False)
     system = ShootingSystem(segments, np.ones(2))
     far = problem.simulator.retract(segments.starts, np.full((2, 2), 1e9))
-    theta = problem.encode(problem.parameter_values)
+    theta = problem.encode(problem.initial_parameters)
     assert system.cost(theta, far) == np.inf
     with pytest.raises(DataError, match="diverges in 2 of 2 segments"):
         segments.derivative(theta, far)
@@ -191,7 +191,7 @@ def test_what_commands_drive_is_no_unknown_within_a_recording(exact: bool) -> No
     given, spring = driven_problem(), Spring()
     rows = cut(given, given.split.train, 7, free=True, exact=exact)
     rng = np.random.default_rng(0)
-    theta = given.encode(given.parameter_values) + np.array([0.1, -0.2, 0.1, 0.0, 0.0])
+    theta = given.encode(given.initial_parameters) + np.array([0.1, -0.2, 0.1, 0.0, 0.0])
     starts = rows.starts + rng.standard_normal(rows.starts.shape)
 
     def by_hand(at: np.ndarray, moved: np.ndarray) -> np.ndarray:
@@ -210,7 +210,7 @@ def test_what_commands_drive_is_no_unknown_within_a_recording(exact: bool) -> No
     np.testing.assert_allclose(derivative.residual, by_hand(theta, starts), atol=1e-12)
     for j, unit in enumerate(step * np.eye(len(theta))):
         slope = (by_hand(theta + unit, starts) - by_hand(theta - unit, starts)) / (2 * step)
-        np.testing.assert_allclose(derivative.parameter_values[..., j], slope, atol=1e-7)
+        np.testing.assert_allclose(derivative.by_parameters[..., j], slope, atol=1e-7)
     later, size = rows.begins > 0, np.abs(derivative.starts).max(axis=(1, 2))
     assert (size[later, 1] == 0).all() and (size[~later, 1] > 0.1).all() and (size[:, 0] > 0.5).all()
     assert rows.unknowns == 2 * len(starts) - later.sum() and (rows.begins == 0).sum() == len(given.split.train)
@@ -273,7 +273,7 @@ def test_commands_that_change_between_rows_act_when_they_did(late: float) -> Non
         assert good.all() and np.abs(residual).max() < 1e-9
     exact, differences = (cut(problem, problem.split.train, 7, free=True, exact=exact) for exact in (not late, False))
     by_chain, numeric = (each.derivative(theta, known.starts) for each in (exact, differences))
-    np.testing.assert_allclose(by_chain.parameter_values, numeric.parameter_values, atol=1e-7)
+    np.testing.assert_allclose(by_chain.by_parameters, numeric.by_parameters, atol=1e-7)
     np.testing.assert_allclose(by_chain.starts, numeric.starts, atol=1e-7)
 
 

@@ -256,8 +256,8 @@ def test_the_wall_alone_identifies_nothing_whatever_the_method(growth_into_a_wal
     """The diagnostic and the open range are those of shooting; the tip is within the paper's 1.1 mm on another recording."""
     problem, form, points = growth_into_a_wall
     simulator, recording = problem.simulator, problem.split.train[0]
-    states, _ = simulator.rollout(problem.initial_guess(recording)[None], recording.controls[None], problem.parameter_values)
-    _, schedule = engine_pairs(simulator, states[0], recording.controls[:, 0], problem.parameter_values)
+    states, _ = simulator.rollout(problem.initial_guess(recording)[None], recording.controls[None], problem.initial_parameters)
+    _, schedule = engine_pairs(simulator, states[0], recording.controls[:, 0], problem.initial_parameters)
     result = simultaneous(problem, form, observe=points, schedule=[schedule])
     stiffness, damping = result.estimates
     assert result.converged and stiffness.hidden and damping.hidden

@@ -118,8 +118,8 @@ def test_gradients_of_pose_and_latency_are_those_of_differences_of_the_predictio
     )
     given = problem(TrajectorySet((seen,)), free=free, measurement=in_space(), view=view)
     segments = cut(given, given.split.train, 50, free=True, exact=False)
-    theta = given.encode(given.parameter_values)
-    slopes = segments.derivative(theta, segments.starts).parameter_values
+    theta = given.encode(given.initial_parameters)
+    slopes = segments.derivative(theta, segments.starts).by_parameters
     for j in range(len(free)):
         h = 1e-4 * np.eye(len(free))[j]
         residual, _ = segments.residuals(np.stack([theta - h, theta + h]), segments.starts)
@@ -220,7 +220,7 @@ def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
 def test_the_robust_loss_has_its_gradient() -> None:
     given = problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.05)))
     segments = cut(given, given.split.train, 100, free=True, exact=False)
-    system, theta = ShootingSystem(segments, np.array([0.01]), HUBER), given.encode(given.parameter_values)
+    system, theta = ShootingSystem(segments, np.array([0.01]), HUBER), given.encode(given.initial_parameters)
     rows = system.compress(theta, segments.starts)
     gradient = np.einsum("sqj,sq->j", rows[:, :, 2:5], rows[:, :, -1])
     for j in range(3):
@@ -297,7 +297,7 @@ def test_what_is_known_of_a_start_is_no_unknown() -> None:
     given = problem(driven(Sensor(rate=40.0)), known_initial=("mass.v*",))
     assert given.unknown_start.tolist() == [0]
     segments = cut(given, given.split.train, None, free=True, exact=False)
-    slopes = segments.derivative(given.encode(given.parameter_values), segments.starts).starts
+    slopes = segments.derivative(given.encode(given.initial_parameters), segments.starts).starts
     assert np.abs(slopes[..., 0]).max() > 0.5 and np.abs(slopes[..., 1]).max() == 0.0
 
 
@@ -305,7 +305,7 @@ def test_effects_of_a_start_that_died_out_are_not_simulated() -> None:
     """A strongly damped mass: derivatives of the second half are zero, those of the first as without the shortcut."""
     recordings = driven(Sensor(rate=100.0))
     heavy = problem(recordings, start=SpringParameters(mass=1.0, damping=40.0, stiffness=300.0))
-    segments, theta = cut(heavy, recordings, None, free=True, exact=False), heavy.encode(heavy.parameter_values)
+    segments, theta = cut(heavy, recordings, None, free=True, exact=False), heavy.encode(heavy.initial_parameters)
     quick = segments.derivative(theta, segments.starts).starts
     residual = segments.residuals(theta[None], segments.starts)[0][0]
     whole = segments._along_unknowns(theta, segments.starts, [len(theta), len(theta) + 1], residual)

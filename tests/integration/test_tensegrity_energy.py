@@ -127,7 +127,7 @@ def test_what_gains_energy_is_warned_of_and_little_else(contact: str, count: int
     others = released(simulator.model, np.random.default_rng(7), 4)
     table = np.zeros((2, 2), dtype=int)  # gains, warned
     for parameter_values in drawn(np.random.default_rng(11), count, contact):
-        limits = simulator.borne(parameter_values).items()
+        limits = simulator.stability_limits(parameter_values).items()
         limited = any(getattr(parameter_values, name) > 1.01 * most for name, most in limits)
         gains = passive_gain(simulator, parameter_values, others) > MAX_ENERGY_GAIN
         told = (not limited or not gains) and passive_gain(simulator, parameter_values, checked) > MAX_ENERGY_GAIN

@@ -131,12 +131,12 @@ def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
     """The parameters are for this simulator; one of another body, or with bounds of its own, has others."""
     air = PROCEDURE.record_one("air", ROBOT, np.random.default_rng(0), steps=200, from_markers=False)
     problem = FitProblem(ROBOT, TrajectorySet((air,)), ("cable_stiffness", "cable_damping"))
-    most = ROBOT.borne(ROBOT.default_parameters)["cable_damping"]
+    most = ROBOT.stability_limits(ROBOT.default_parameters)["cable_damping"]
     assert problem.specs[1].bounds == (0.01, most) and problem.specs[0].bounds == (1.0, 1e5)
     finer = in_steps_of(problem, replace(ROBOT, dt=5e-4))
     assert finer.specs[1].bounds == (0.01, most)
     beyond = problem.replace(start=ROBOT.default_parameters.replace(cable_damping=2000.0))
-    assert beyond.parameter_values.cable_damping == most  # type: ignore[attr-defined]
+    assert beyond.initial_parameters.cable_damping == most  # type: ignore[attr-defined]
     assert problem.replace(limits={}).specs[1].bounds == (0.01, 1e4)
     lighter = FitProblem(ROBOT, problem.data, problem.free, start=ROBOT.default_parameters.replace(rod_mass=5.0))
     assert lighter.specs[1].bounds[1] == pytest.approx(most / 2, rel=0.01)

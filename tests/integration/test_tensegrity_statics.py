@@ -78,7 +78,7 @@ def test_what_steps_bear_is_where_the_lowest_eigenvalue_is_minus_one(make: Any, 
     """Of the linearised step, which the formula does not use; pretension turns cables, which it leaves out: to a percent."""
     simulator = TensegritySimulator(make(), dt=dt)
     parameters = simulator.default_parameters.replace(**changes)
-    most = simulator.borne(parameters)["cable_damping"]
+    most = simulator.stability_limits(parameters)["cable_damping"]
     lowest = [stability(simulator, parameters.replace(cable_damping=share * most)).lowest_eigenvalue for share in (0.99, 1.01)]
     assert lowest[0] > -1.0 > lowest[1]
 
@@ -87,10 +87,10 @@ def test_light_rods_bear_stiffness_so_far_only() -> None:
     """Without damping, rods of 50 g; to a tenth, since pretension, which grows with it, is left out."""
     simulator = TensegritySimulator()
     light = simulator.default_parameters.replace(rod_mass=0.05, cable_damping=0.01)
-    most = simulator.borne(light)["cable_stiffness"]
+    most = simulator.stability_limits(light)["cable_stiffness"]
     radius = [stability(simulator, light.replace(cable_stiffness=share * most)).spectral_radius for share in (0.9, 1.1)]
     assert radius[0] < 1.001 < radius[1]
-    assert simulator.borne(light.replace(cable_stiffness=1.1 * most))["cable_damping"] == 0.0
+    assert simulator.stability_limits(light.replace(cable_stiffness=1.1 * most))["cable_damping"] == 0.0
 
 
 def test_cables_of_their_own_are_borne_as_far_as_the_stiffest() -> None:
@@ -100,9 +100,9 @@ def test_cables_of_their_own_are_borne_as_far_as_the_stiffest() -> None:
     pull = 0.5 * 1e4 * 1e-3  # [N s/m] the stiffness counts as so much damping
 
     def most(**factors: float) -> float:
-        return own.borne(usual.replace(**factors))["cable_damping"] + pull
+        return own.stability_limits(usual.replace(**factors))["cable_damping"] + pull
 
-    assert most() == pytest.approx(plain.borne(plain.default_parameters)["cable_damping"] + pull, rel=1e-12)
+    assert most() == pytest.approx(plain.stability_limits(plain.default_parameters)["cable_damping"] + pull, rel=1e-12)
     assert most(**{f"stiffness_factor{cable}": 2.0 for cable in range(24)}) == pytest.approx(most() / 2, rel=1e-12)
     assert most() / 2 < most(stiffness_factor3=2.0) < most()
 

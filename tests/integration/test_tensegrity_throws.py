@@ -80,7 +80,7 @@ def test_segments_of_a_throw_begin_at_poses_and_take_over_how_rods_turn() -> Non
     segments = cut(problem, problem.split.train, 10, free=True, exact=False)
     for q in ROBOT.model.split(segments.starts)[1].reshape(-1, 4):
         assert abs(np.linalg.norm(q) - 1.0) < 1e-12
-    states, _, good = segments.rollout(np.repeat(problem.encode(problem.parameter_values)[None], 3, axis=0), segments.starts)
+    states, _, good = segments.rollout(np.repeat(problem.encode(problem.initial_parameters)[None], 3, axis=0), segments.starts)
     spins = ROBOT.model.split(states)[3][..., 2]
     assert good.all() and np.array_equal(spins[1:, 0], spins[:-1, -1]) and np.abs(spins[1:, 0] - spins[0, 0]).max() > 1e-3
 
@@ -90,8 +90,8 @@ def test_starts_of_longer_segments_come_from_shorter_ones() -> None:
     problem = seen_throw()
     grown = Growing((5,), exact=False, epsilon=1e-5, one_sided=True, robust=True).begin(problem)
     assert grown.states is not None
-    np.testing.assert_allclose(grown.problem.parameter_values.to_vector(), problem.parameter_values.to_vector(), rtol=1e-12)
-    theta, costs = problem.encode(problem.parameter_values), []
+    np.testing.assert_allclose(grown.problem.initial_parameters.to_vector(), problem.initial_parameters.to_vector(), rtol=1e-12)
+    theta, costs = problem.encode(problem.initial_parameters), []
     for states in (None, grown.states):
         segments = cut(problem, problem.split.train, 10, free=True, exact=False, states=states)
         costs.append(ShootingSystem(segments, np.ones(18)).cost(theta, segments.starts))

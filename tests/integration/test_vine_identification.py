@@ -35,7 +35,7 @@ from softgym_envs.systems.vine.procedure import (
 )
 from sysid import FitProblem, multiple_shooting
 from sysid.diagnostics.intervals import IntervalOptions
-from sysid.diagnostics.model_form import half_step_variation, left_open
+from sysid.diagnostics.model_form import half_step_variation, model_form_effect
 from sysid.diagnostics.residuals import weighted_residuals
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares import segments
@@ -350,7 +350,7 @@ def test_links_that_are_not_there_yet_cost_no_rollouts_and_change_no_derivative(
         rows = cut(fit, fit.split.train, None, free=True, exact=False)
         rolled, plain = [], type(rows).rollout
         monkeypatch.setattr(type(rows), "rollout", lambda *a, rolled=rolled, plain=plain: rolled.append(a) or plain(*a))
-        found.append(rows.derivative(fit.encode(fit.parameter_values), rows.starts))
+        found.append(rows.derivative(fit.encode(fit.initial_parameters), rows.starts))
         monkeypatch.setattr(type(rows), "rollout", plain)
         found.append(sum(len(theta) * one.horizon for one, theta, _ in rolled))
     looked, steps, all_of_them, more = found
@@ -365,7 +365,7 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
     """What a camera's segments start with, and its slope along the lag, from p' = (u - p) / lag alone."""
     simulator, given, _ = from_markers()
     rows = cut(given, given.split.train, 20, free=True, exact=False)
-    assert [simulator.state_names[k] for k in rows.driven] == ["left0", "right0", "left1", "right1"]
+    assert [simulator.state_names[k] for k in rows.actuated] == ["left0", "right0", "left1", "right1"]
     controls = np.repeat(given.split.train[0].controls[:, 1:], rows.substeps, axis=0)
 
     def filled(lag):
@@ -374,9 +374,9 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
             pressures.append(pressures[-1] + (1.0 - np.exp(-simulator.dt / lag)) * (asked - pressures[-1]))
         return np.array(pressures)[rows.begins * rows.substeps]
 
-    theta, step = given.encode(given.parameter_values), 1e-5
+    theta, step = given.encode(given.initial_parameters), 1e-5
     thetas = theta + np.outer([-1.0, 0.0, 1.0], step * np.eye(len(BODY))[BODY.index("steering_lag")])
-    found, good = rows.driven_starts(thetas)
+    found, good = rows.actuated_starts(thetas)
     lags = [given.decode(one).steering_lag for one in thetas]
     assert good.all() and lags[1] == pytest.approx(GUESS["steering_lag"])
     for pressures, lag in zip(found, lags, strict=True):
@@ -385,8 +385,8 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
     np.testing.assert_allclose(rows._driven_slopes(theta)[..., BODY.index("steering_lag")], slope, atol=1e-4)
     assert np.abs(slope[1:]).max() > 1e3
     states, _, _ = rows.rollout(np.tile(theta, (len(rows.starts), 1)), rows.starts + 1e3)
-    np.testing.assert_allclose(states[1:, 0][:, rows.driven], filled(lags[1])[1:], rtol=1e-12, atol=1e-8)
-    np.testing.assert_allclose(states[0, 0, rows.driven], rows.starts[0, rows.driven] + 1e3)
+    np.testing.assert_allclose(states[1:, 0][:, rows.actuated], filled(lags[1])[1:], rtol=1e-12, atol=1e-8)
+    np.testing.assert_allclose(states[0, 0, rows.actuated], rows.starts[0, rows.actuated] + 1e3)
 
 
 def test_a_camera_tells_the_lag_of_the_muscles_over_a_fifth_of_a_second():
@@ -403,7 +403,7 @@ def test_a_camera_tells_the_lag_of_the_muscles_over_a_fifth_of_a_second():
     assert found.converged and found.explained
     for name in BODY:
         assert abs(getattr(found.parameters, name) / getattr(true, name) - 1.0) < 0.02, name
-    loose = multiple_shooting(given.replace(driven=(), start=found.parameters), options)
+    loose = multiple_shooting(given.replace(actuated=(), start=found.parameters), options)
     stiffness, loosely = (one.posterior.covariance[0, 0] ** 0.5 for one in (found, loose))
     assert stiffness < 0.5 * loosely
 
@@ -452,7 +452,9 @@ def test_fast_modes_that_nobody_sees_do_not_pass_for_errors_of_the_step():
     weighted = weighted_residuals(system, theta, wild)
     (varied,) = half_step_variation(cutting).values()
     inverse = np.linalg.inv(weighted.jacobian.T @ weighted.jacobian)
-    reach = left_open(system, varied, theta, wild, project=weighted.project, jacobian=weighted.jacobian, inverse=inverse)
+    reach = model_form_effect(
+        system, varied, theta, wild, project=weighted.project, jacobian=weighted.jacobian, inverse=inverse
+    )
     assert 0.004 < reach[0] < 0.05
 
 
@@ -476,7 +478,7 @@ def from_markers(seconds=2.0, sensor=SENSORS["camera"]):
         start=true.replace(**GUESS),
         measurement=measurement(simulator, names),
         initial_state=first_state(simulator, names),
-        driven=PROCEDURE.initial.driven,
+        actuated=PROCEDURE.initial.actuated,
     )
     return simulator, given.with_estimated_noise(), true
 

@@ -174,7 +174,7 @@ def test_a_cone_that_a_file_asks_for_is_what_is_fitted_and_the_usual_one_is_made
     for edges, fitted in ((32, 512), (128, 128), (512, 512)):
         simulator = BlockSimulator(BlockModel(num_directions=edges), 1e-3)
         assert stage.simulator.adapt(simulator).model.num_directions == fitted
-        other = stage.simulator.instead(simulator)
+        other = stage.simulator.fallback(simulator)
         assert (other.model.num_directions, other.dt) == (edges, 0.01)
 
 

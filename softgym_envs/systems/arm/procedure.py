@@ -110,7 +110,7 @@ PROCEDURE = Procedure(
         {"initial": {"restart_steps": 20}},
         data=StageData(free_initial=True),
         causes=Causes(CANDIDATE_CAUSES),
-        simulator=StageSimulator(instead=in_usual_steps),
+        simulator=StageSimulator(fallback=in_usual_steps),
     ),
     initial_guess=initial_guess,
     steps=Steps(ELBOW_FIT_STEP),

@@ -33,7 +33,7 @@ HOLDING = 1e-8
 """Normal speed beyond its target below which a corner holds [m/s]."""
 PATIENCE, LESS = 400, 0.5
 """Every `PATIENCE` rounds the share of its step that a corner takes is multiplied by `LESS`: friction above 1 may oscillate."""
-EVERY, ALIKE = 8, 1e-3
+EVERY, UNCHANGED = 8, 1e-3
 """Rounds between checks for drifting normal impulses; largest difference between the changes of two rounds, over a change."""
 
 
@@ -150,7 +150,7 @@ def _skip(J, weights, change, before, impulse, after):  # type: ignore[no-untype
     if size < CREEPING:
         return
     for c in range(len(impulse)):
-        if abs((change[c, 0] - before[c, 0]).real) > ALIKE * size:
+        if abs((change[c, 0] - before[c, 0]).real) > UNCHANGED * size:
             return
         if change[c, 0].real < 0.0:
             until = -impulse[c, 0] / change[c, 0]

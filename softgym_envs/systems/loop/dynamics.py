@@ -70,12 +70,12 @@ class LoopSimulator(TreeSimulator):
         """The tree in (q, p), with parameters `model.parameter_names`; see `tree_constants`."""
         return Mechanism(self.model.tree, self.dt, self.model.parameter_names)
 
-    def caution(self, parameters: Parameters) -> str:
+    def warning(self, parameters: Parameters) -> str:
         """Tell of a damping under which steps of this length make energy."""
         return self._fragile(float(parameters.loop_damping))  # type: ignore[attr-defined]
 
     def parameter_values(self, parameters: Parameters | None, batch: int) -> Array:
-        """See `BaseSimulator.parameter_values`; warns as `caution` does."""
+        """See `BaseSimulator.parameter_values`; warns as `warning` does."""
         found = super().parameter_values(parameters, batch)
         if parameters is not None and (told := self._fragile(float(found[:, 2].min(initial=1.0)))):
             warnings.warn(told, stacklevel=3)

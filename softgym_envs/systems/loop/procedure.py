@@ -196,7 +196,7 @@ PROCEDURE = Procedure(
             "the simulator's own step": (0.5, in_half_steps),
             "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
         },
-        alike={
+        homogeneous={
             f"springs that differ by {100 * UNLIKE:.0f} % (standard deviation; spring_parts in the loop's file fits each)": (
                 UNLIKE,
                 own_springs,

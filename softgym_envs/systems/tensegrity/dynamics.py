@@ -112,11 +112,11 @@ class TensegritySimulator(AdjointSimulator):
         warp_engine.launch(_tension, dim=tension.shape, inputs=inputs, device=self.device)
         return np.asarray(tension.numpy())
 
-    def borne(self, parameters: Parameters) -> dict[str, float]:
-        """See `TensegrityModel.borne`."""
-        return self.model.borne(parameters, self.dt)
+    def stability_limits(self, parameters: Parameters) -> dict[str, float]:
+        """See `TensegrityModel.stability_limits`."""
+        return self.model.stability_limits(parameters, self.dt)
 
-    def caution(self, parameters: Parameters) -> str:
+    def warning(self, parameters: Parameters) -> str:
         """Drop and throw the robot without motors, and tell if its energy grows; see docs/explanation/contact.md."""
         if self.contact != "patch" and parameters == TensegrityParameters():
             return ""  # checked in tests

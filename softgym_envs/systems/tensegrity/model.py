@@ -200,7 +200,7 @@ class TensegrityModel:
         ends = self.node_positions(state)[..., np.array(self.cables), :]
         return np.asarray(np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1))
 
-    def borne(self, parameters: Any, dt: float) -> dict[str, float]:
+    def stability_limits(self, parameters: Any, dt: float) -> dict[str, float]:
         """Largest stiffness and damping at which semi-implicit Euler is stable; see `core.simulator.HasStabilityLimit`.
 
         A motion that cables damp at the rate a per N s/m, and pull back at a per N/m, has in a step eigenvalues with the sum

@@ -27,7 +27,8 @@ Where it differs from our own engine (`systems.tensegrity.dynamics`), apart from
 Cables, motors, rigid bodies and the integrator are the same equations: without contact both agree to rounding.
 
 MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue 3767), so the Jacobian is dense by option.
-Explicit damping is stable for c dt / m below 0.11 with the default robot (k = 1e4 N/m, 1 ms; `TensegrityModel.borne`).
+Explicit damping is stable for c dt / m below 0.11 with the default robot (k = 1e4 N/m, 1 ms); see
+`TensegrityModel.stability_limits`.
 """
 
 from __future__ import annotations
@@ -193,9 +194,9 @@ class MujocoTensegrity(MujocoSimulator):
         passive = [c for c in range(self.model.num_cables) if c not in self.model.actuated]
         return [*self.model.actuated, *(passive if self.cables == "pull_only" else [])]
 
-    def borne(self, parameters: Parameters) -> dict[str, float]:
-        """See `TensegrityModel.borne`; MuJoCo's implicit integrator is stable for all."""
-        return {} if self.sizes["implicit"] else self.model.borne(parameters, self.dt)
+    def stability_limits(self, parameters: Parameters) -> dict[str, float]:
+        """See `TensegrityModel.stability_limits`; MuJoCo's implicit integrator is stable for all."""
+        return {} if self.sizes["implicit"] else self.model.stability_limits(parameters, self.dt)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
         c = dict(zip(MujocoParameters.names(), row.tolist(), strict=True))

@@ -36,7 +36,7 @@ from .parameters import CONTACT, factor_names
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
 """Parameters that a recording in the air determines (with the rods' mass known)."""
-ALIKE = {"stiffness_factor*": (1.0, 0.1), "rest_factor*": (1.0, 0.02), "gain_factor*": (1.0, 0.1)}
+HOMOGENEOUS = {"stiffness_factor*": (1.0, 0.1), "rest_factor*": (1.0, 0.02), "gain_factor*": (1.0, 0.1)}
 """Prior mean and standard deviation of factors among cables of one kind."""
 GUESS = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
 """Parameters before identification: a factor of about three off, as from a data sheet."""
@@ -374,7 +374,7 @@ PROCEDURE = Procedure(
         # Single steps shrink the stiffness by a hundred where cables differ by 2 %; predictions over 0.1 s do not.
         Stage(
             "refine", "air", body, "multiple_shooting",
-            {**_PRECISE, "segment_steps": 100}, simulator=_HELD, prior=ALIKE,
+            {**_PRECISE, "segment_steps": 100}, simulator=_HELD, prior=HOMOGENEOUS,
             causes=Causes(
                 {"commands that act late": ("latency",), "cables of another rest length": ("rest_length",)}, unlike_cables
             ),
@@ -397,7 +397,7 @@ PROCEDURE = Procedure(
               data=StageData(window=1.0)),
         # In a few seconds of swinging a mismatched robot diverges from any model with cables that are alike: fitted as a whole,
         # a recording of 5 s gave parameters 10 times off. Segments of a second follow it.
-        Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, prior=ALIKE,
+        Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, prior=HOMOGENEOUS,
               data=StageData(noise_known=True), causes=Causes({
                   "a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
                   "cables of another rest length": ("rest_length",)}, unlike_cables)),
@@ -414,8 +414,8 @@ PROCEDURE = Procedure(
     initial=InitialState(
         first_state,
         known=("motor*", "rod*.rz", "rod*.wz"),  # markers do not show a rod's spin about its axis
-        driven=("motor*",),
-        carried=("rod*.wz",),  # friction turns it; where it slides is seen
+        actuated=("motor*",),
+        propagated=("rod*.wz",),  # friction turns it; where it slides is seen
     ),
 )  # fmt: skip
 """Fits the body from the air; contact by a search over single steps of the throws' first second, then over segments."""

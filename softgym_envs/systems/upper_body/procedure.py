@@ -80,7 +80,7 @@ PROCEDURE = Procedure(
         "from_recordings", "", FREE, "multiple_shooting",
         {"initial": {"restart_steps": 20}, "intervals": {"half_step": True}},
         causes=Causes({"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)}),
-        simulator=StageSimulator(instead=in_usual_steps),
+        simulator=StageSimulator(fallback=in_usual_steps),
     ),
     steps=Steps(BODY_FIT_STEP, finer=in_half_steps),
     initial_guess={

@@ -165,17 +165,17 @@ class VineModel:
     @property
     def nu(self) -> int:
         """Number of controls."""
-        return 1 + 2 * self.num_sections + self.bears
+        return 1 + 2 * self.num_sections + self.has_load
 
     @property
-    def bears(self) -> bool:
+    def has_load(self) -> bool:
         """Whether the last control is a load."""
         return self.max_load > 0
 
     @cached_property
     def control_bounds(self) -> tuple[Array, Array]:
         """Lowest and highest control, each (nu,)."""
-        high = [self.max_growth, *[self.max_steering] * (2 * self.num_sections), *[self.max_load] * self.bears]
+        high = [self.max_growth, *[self.max_steering] * (2 * self.num_sections), *[self.max_load] * self.has_load]
         return np.zeros(self.nu), np.array(high)
 
     @cached_property
@@ -191,12 +191,12 @@ class VineModel:
     def control_names(self) -> tuple[str, ...]:
         """One name per control."""
         muscles = (f"{side}{k}" for k in range(self.num_sections) for side in ("left", "right"))
-        return ("growth", *muscles, *("load",) * self.bears)
+        return ("growth", *muscles, *("load",) * self.has_load)
 
     @property
     def control_units(self) -> tuple[str, ...]:
         """One unit per control."""
-        return ("m/s", *["Pa"] * (2 * self.num_sections), *("kg",) * self.bears)
+        return ("m/s", *["Pa"] * (2 * self.num_sections), *("kg",) * self.has_load)
 
     @cached_property
     def section_of_joint(self) -> IntArray:

@@ -126,7 +126,7 @@ class MujocoVine(MismatchedModel):
         after, status = state.copy(), np.zeros(len(state), dtype=np.int32)
         for n in np.unique(count):
             rows = np.flatnonzero(count == n)
-            load = np.clip(control[rows, -1], 0.0, self.model.max_load) if self.model.bears else None
+            load = np.clip(control[rows, -1], 0.0, self.model.max_load) if self.model.has_load else None
             given = np.concatenate(
                 [parameter_values[rows], self._of_row(state[rows], parameter_values[rows], int(n), load)], axis=1
             )

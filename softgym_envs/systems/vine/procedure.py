@@ -372,7 +372,7 @@ PROCEDURE = Procedure(
     ),
     from_markers=(
         # Over a fifth of a second from any parameters, then over 1.25 s, which plans need: as muscles are as full as commands
-        # left them (`driven`), either determines the lag.
+        # left them (`actuated`), either determines the lag.
         Stage(
             "seen", "pressures", (*BODY, "base_turn", "tip_mass", "drag"), "multiple_shooting",
             {"segment_steps": 125, "initial": {"short_steps": 20}, "loss": "robust", "errors": "clustered",
@@ -386,7 +386,7 @@ PROCEDURE = Procedure(
         "from_recordings", "", TUBE, "single_shooting",
         {"starts": 3, "initial": {"restart_steps": 24}, "intervals": {"half_step": True}, "loss": "robust",
          "levenberg": {"cost_tolerance": 1e-6}},
-        simulator=StageSimulator({"bending": "linear"}, instead=wrinkling),
+        simulator=StageSimulator({"bending": "linear"}, fallback=wrinkling),
         causes=Causes({
             "another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",),
             "dry friction in the body": ("bending_friction",), "lengths on another scale": ("scale",),
@@ -396,7 +396,7 @@ PROCEDURE = Procedure(
     initial_guess=GUESS,
     steps=Steps(MAX_FRAME_STEP),
     recorded=Recorded(measurement, markers, infer_controls, remark=misplaced),
-    initial=InitialState(first_state, driven=("left*", "right*")),
+    initial=InitialState(first_state, actuated=("left*", "right*")),
     methods=MethodData({"simultaneous": {"tau": 1e-2, "factor": 1e-2}}, program=program),  # pairs of N and m/s
 )  # fmt: skip
 """Fits bending and muscles to segments of a second; to a camera's points over 1.25 s, with the clamp's heading, drag and the

@@ -51,7 +51,7 @@ def complementarity_form(simulator: VineSimulator) -> ComplementarityForm:
     """
     model = simulator.model
     others = sum(not isinstance(obstacle.shape, Wall) for obstacle in model.obstacles)
-    if model.num_sections or others or simulator.bending != "linear" or model.viscoelastic or model.bears:
+    if model.num_sections or others or simulator.bending != "linear" or model.viscoelastic or model.has_load:
         raise OptionError(
             "the symbolic step is of a robot without muscles and load, with linear bending, free or among walls: it has "
             f"{model.num_sections} sections, {others} obstacles that are no walls, bending {simulator.bending!r}, "

@@ -1,4 +1,4 @@
-"""State entries that only commands drive, at the starts of segments: recordings are simulated from their first rows.
+"""State entries that only commands move, at the starts of segments: recordings are simulated from their first rows.
 
 Legend: K candidates, M recordings, T rows, R rows of a batch, p parameters, nx state, nu controls.
 """
@@ -56,7 +56,7 @@ def followed(
     count = len(commands)
     each, recording = np.repeat(thetas, count, axis=0), np.tile(np.arange(count), len(thetas))
     rows = np.tile(np.arange(steps * parts), (len(each), 1))
-    parameter_values: Parameters = type(problem.parameter_values).from_vector(problem.vectors(each))
+    parameter_values: Parameters = type(problem.initial_parameters).from_vector(problem.vectors(each))
     controls = commanded(problem, commands, recording, rows, each, substeps // parts)
     states, status = problem.simulator.rollout(origins[recording], controls, parameter_values, substeps=substeps // parts)
     return states[:, ::parts].reshape(len(thetas), count, steps + 1, -1), (status == 0).reshape(len(thetas), count)
