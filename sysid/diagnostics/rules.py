@@ -58,7 +58,7 @@ class Evidence:
     opened: tuple[ModelFormEffect, ...] = ()  # Effects of the model's choices on the parameters.
     single: bool = False  # Whether single steps from recorded states were fitted.
     from_measured: bool = False  # Whether fitted predictions start from recorded states.
-    carried: tuple[str, ...] = ()
+    propagated: tuple[str, ...] = ()
     """Patterns of state entries that no column shows, and that segments take over from each other."""
     segment_length_test: SegmentLengthTest | None = None  # Test of segments longer than the fitted ones; None: no result.
     score_test: ScoreTest | None = None  # Test of fixed parameters; None: no result.
@@ -69,7 +69,7 @@ def diagnostics(evidence: Evidence) -> tuple[Diagnostic, ...]:
     """All diagnostics, headline first."""
     found = [
         *_hidden(evidence), *_one_sided(evidence), *_model_error(evidence), *_stopped(evidence), *_at_bounds(evidence),
-        *_assumed(evidence), *_opened(evidence), *_carried(evidence), *_weak(evidence), *_noise(evidence),
+        *_assumed(evidence), *_opened(evidence), *_propagated(evidence), *_weak(evidence), *_noise(evidence),
         *_correlation(evidence), *_over_longer(evidence), *_of_held(evidence), *_single_steps(evidence), *_starts(evidence),
         *_held_out(evidence),
     ]  # fmt: skip
@@ -180,9 +180,9 @@ def _opened(evidence: Evidence) -> list[Diagnostic]:
     return found
 
 
-def _carried(evidence: Evidence) -> list[Diagnostic]:
+def _propagated(evidence: Evidence) -> list[Diagnostic]:
     """State entries that no column shows, predicted from a recording's start on."""
-    return [Diagnostic("carried", "warning", ", ".join(evidence.carried))] if evidence.carried else []
+    return [Diagnostic("propagated_state", "warning", ", ".join(evidence.propagated))] if evidence.propagated else []
 
 
 def _moved(evidence: Evidence, place: int, reach: float) -> dict[str, object]:

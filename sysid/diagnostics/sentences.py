@@ -349,7 +349,7 @@ CODES: dict[str, Code] = {
         "Take intervals as too narrow.",
         "with another amount of {parameter} the model does not follow the recordings: what it leaves open is not known",
     ),
-    "carried": Code(
+    "propagated_state": Code(
         "State entries that no column shows are predicted from the start.",
         "Measure them, or use shorter recordings.",
         "{parameter}, which these data do not show, are predicted from where recordings begin: intervals do not allow for that",

@@ -58,7 +58,7 @@ def test_contact_comes_from_throws_that_a_camera_saw() -> None:
     last = found.stages[-1].fit
     assert last is not None and last.converged and last.explained and not found.unusable
     assert last.codes[0] == "identified_with_reservations"  # intervals do not allow for how rods turn, which nothing shows
-    assert "rod*.wz" in last.of("carried")[0].parameter
+    assert "rod*.wz" in last.of("propagated_state")[0].parameter
     ground_truth = ROBOT.default_parameters.replace(**GROUND)
     for estimate in last.estimates:
         std = (estimate.interval[1] - estimate.interval[0]) / (2 * 1.96)
