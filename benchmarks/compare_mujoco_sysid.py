@@ -42,7 +42,7 @@ from softgym_envs.core.files import write_atomically
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.procedure import Measurement
-from softgym_envs.core.simulator import IntArray, Linearization
+from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.engines.mujoco.engine import MujocoEngine
 from sysid import FitProblem
@@ -148,9 +148,6 @@ class ChainSimulator(BaseSimulator):
             if (np.abs(states) < self.engine.speed_limit).all():  # else some row failed: let the engine judge
                 return states, np.zeros(len(state), dtype=np.int32)
         return repeat_steps(lambda rows, x, u: self._step(x, u, parameter_values[rows], substeps), state, controls)
-
-    def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
-        return self._differences(state, control, parameter_values, substeps)
 
     def _at_once(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> Array:
         models, data = self.engine.models(parameter_values), self._data

@@ -205,9 +205,7 @@ def summarise(study: Study, out: Path) -> Summary:
     main = {name: study.budget if CONDITIONS[name].budgeted else 0 for name in study.conditions}
     scores = {name: matrix for name in study.conditions if (matrix := _matrix(groups[name, main[name]], records)) is not None}
     conditions = tuple(
-        found
-        for key, members in groups.items()
-        if (found := _summarise_condition(study, key, members, records, scores)) is not None
+        found for key, members in groups.items() if (found := _summarise_condition(key, members, records, scores)) is not None
     )
     results = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
     return Summary(study, out, conditions, results, scores, *_fits(study, out), _unequal(study, records))
@@ -238,7 +236,7 @@ def _matrix(jobs: list[StudyRun], records: dict[StudyRun, dict[str, Any]]) -> Ar
 
 
 def _summarise_condition(
-    study: Study, key: tuple[str, int], jobs: list[StudyRun], records: dict[StudyRun, dict[str, Any]], scores: dict[str, Array]
+    key: tuple[str, int], jobs: list[StudyRun], records: dict[StudyRun, dict[str, Any]], scores: dict[str, Array]
 ) -> ConditionSummary | None:
     name, budget = key
     costs, there = _matrix(jobs, records), [records[job] for job in jobs if job in records]

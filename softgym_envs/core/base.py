@@ -133,7 +133,7 @@ class PlainStructure:
 class BaseSimulator(ABC):
     """A `core.simulator.Simulator` of a model; a subclass is a frozen dataclass with the fields `model` and `dt`.
 
-    Abstract are `parameters_class`, `_step`, `_rollout` and `_linearize`. Derive from `SteppedSimulator` or `RolledSimulator`,
+    Abstract are `parameters_class`, `_step` and `_rollout`. Derive from `SteppedSimulator` or `RolledSimulator`,
     which implement `_rollout` by `_step`, or `_step` by `_rollout`.
     """
 
@@ -160,9 +160,12 @@ class BaseSimulator(ABC):
     def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         """`rollout` with checked arguments; parameters (B, P)."""
 
-    @abstractmethod
     def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
-        """`linearize` with checked arguments; parameters (B, P)."""
+        """`linearize` with checked arguments, parameters (B, P): central differences, if a subclass has nothing better.
+
+        Not exact where a contact opens; half the derivative where a control is clamped.
+        """
+        return finite_differences(self, state, control, self.parameters_class.from_vector(parameter_values), substeps=substeps)
 
     def __getstate__(self) -> dict[str, Any]:
         """Fields only: engines hold buffers and threads, and are made again when needed."""
@@ -313,10 +316,6 @@ class BaseSimulator(ABC):
         self._tried.add(name)
         return found
 
-    def _differences(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
-        """Central differences in one batch, not exact where a contact opens; half the derivative where a control is clamped."""
-        return finite_differences(self, state, control, self.parameters_class.from_vector(parameter_values), substeps=substeps)
-
     def parameter_values(self, parameters: Parameters | None, batch: int) -> Array:
         """Parameters of every row, (B, P).
 
@@ -350,9 +349,6 @@ class SteppedSimulator(BaseSimulator):
             return self._first("_step", x, u, parameter_values[rows], substeps)  # type: ignore[no-any-return]
 
         return repeat_steps(advance, state, controls)
-
-    def _linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
-        return self._differences(state, control, parameter_values, substeps)
 
 
 class Engine(Protocol):

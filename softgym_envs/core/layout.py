@@ -213,10 +213,6 @@ class StateLayout:
         """Views of the entries of states (..., nx): (..., count, width), without the axes of single fields and numbers."""
         return _parts(self.blocks(state), self._cuts)
 
-    def split_tangent(self, dx: Array) -> tuple[Array, ...]:
-        """As `split`, of tangent vectors (..., n)."""
-        return _parts(self.tangent_blocks(dx), self._tangent_cuts)
-
     # --- the manifold ----------------------------------------------------------------------------------------------
 
     def retract(self, state: Array, dx: Array) -> Array:
@@ -293,10 +289,6 @@ class StateLayout:
     @cached_property
     def _cuts(self) -> tuple[tuple[Any, ...], ...]:
         return tuple(_cut(field, [len(entry.names) for entry in field.entries]) for field in self.fields)
-
-    @cached_property
-    def _tangent_cuts(self) -> tuple[tuple[Any, ...], ...]:
-        return tuple(_cut(field, [len(entry.tangent_names) for entry in field.entries]) for field in self.fields)
 
     @cached_property
     def _runs(self) -> tuple[_Run, ...]:

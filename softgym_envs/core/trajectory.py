@@ -246,10 +246,6 @@ class Trajectory:
             )
         return replace(self, substeps=count)
 
-    def save_hdf5(self, path: str | Path) -> Path:
-        """Write a file with only this trajectory; see `TrajectorySet.save`."""
-        return TrajectorySet((self,)).save(path)
-
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
         """Read a file of one trajectory; see `TrajectorySet.load`.

@@ -108,7 +108,7 @@ def forward(s, state, controls, parameter_values, substeps, states, status):
 
 
 @inner
-def momentum_slopes(s, before, w, d, dx, dc):
+def momentum_slopes(s, d, dx, dc):
     """Rows p of dx (2 n, k), given its rows q, v as (dq, dv), by the blocks of the step that led here."""
     n, columns = len(s.parent), dx.shape[1]
     dp = np.zeros((n, columns))
@@ -146,7 +146,7 @@ def derivative(s, state, control, parameter_values, substeps, A, B, C):
         lam[:] = 0.0
         good = with_momentum(s, state[row], w, x, before) and differentiate(s, before, x[:n], lam, w, d)
         if good:
-            momentum_slopes(s, before, w, d, dx, dc)
+            momentum_slopes(s, d, dx, dc)
         for _ in range(substeps):
             go_on(before, x, x1)
             old[:], before[:], done = dx[:n], x[:n], 0.0

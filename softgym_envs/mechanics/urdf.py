@@ -43,7 +43,7 @@ def load_urdf(path: str | Path, *, constraints: tuple = (), frames: tuple = ()) 
     roots = [body.name for body, _ in placed if body.name not in children]
     if len(roots) != 1:
         raise FileFormatError(f"{path}: {len(roots)} links have no parent joint ({', '.join(roots)}), expected 1")
-    bodies, extra = _with_frames(placed, roots[0])
+    bodies, extra = _with_frames(placed)
     if roots[0] != WORLD:
         joints.insert(0, Joint(f"{roots[0]}_to_world", "fixed", WORLD, roots[0]))
     actuated = tuple(joint.name for joint in joints if joint.kind != "fixed")
@@ -51,7 +51,7 @@ def load_urdf(path: str | Path, *, constraints: tuple = (), frames: tuple = ()) 
     return Tree(name, bodies, (*joints, *extra), frames=frames, constraints=constraints, actuated=actuated)
 
 
-def _with_frames(placed: list[tuple[Body, Triple]], root: str) -> tuple[tuple[Body, ...], tuple[Joint, ...]]:
+def _with_frames(placed: list[tuple[Body, Triple]]) -> tuple[tuple[Body, ...], tuple[Joint, ...]]:
     """Replace inertias that are rotated against their link by bodies of their own, fixed at the centre of mass."""
     bodies: list[Body] = []
     extra: list[Joint] = []

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core.simulator import Array
 from .camera import NEAR_PLANE, Camera
-from .colors import PAPER, SHADOW, Color, mix, to_ints
+from .colors import GRID, PAPER, SHADOW, Color, mix, to_ints
 from .scene import Arrow, GroundGrid, Marker, Prism
 
 Size = tuple[int, int]
@@ -81,7 +81,7 @@ def draw_ground(surface: pygame.Surface, ground: GroundGrid, camera: Camera) -> 
     visible = np.nonzero((fade > 0.0) & (depths.min(axis=1) > NEAR_PLANE) & _on_screen(screen, surface.get_size()))[0]
     order = visible[np.argsort(-depths[visible].mean(axis=1), kind="stable")]
     fill = to_ints(mix(PAPER, np.clip(shade[:, None] * np.asarray(ground.color), 0, 255), fade)[order])
-    line = to_ints(mix(PAPER, ground.line_color, 0.9 * fade)[order])
+    line = to_ints(mix(PAPER, GRID, 0.9 * fade)[order])
     width = max(1, round(surface.get_height() / 480))
     for quad, fill_color, line_color, drawn in zip(screen[order].tolist(), fill, line, edges[order].tolist(), strict=True):
         pygame.draw.polygon(surface, fill_color, quad)

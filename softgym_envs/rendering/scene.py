@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.simulator import Array
-from .colors import GRID, GROUND, Color
+from .colors import GROUND, Color
 
 Height = Callable[[Array, Array], Array]
 """Ground height [m] at points x, y [m] of any shape."""
@@ -101,7 +101,6 @@ class GroundGrid:
     breaks: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
     """Further x, and y [m], at which the ground may bend; between them it is drawn flat."""
     color: Color = GROUND
-    line_color: Color = GRID
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ Legend: S segments, L steps, W weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -102,7 +102,6 @@ def fit_residual(
     start: Array,
     *,
     options: ResidualOptions | None = None,
-    callback: Callable[[Progress], None] | None = None,
 ) -> ResidualFit:
     """Train the simulator's correction on fully measured recordings.
 
@@ -112,7 +111,6 @@ def fit_residual(
         parameters: Parameters, already identified; they stay as they are.
         start: (W,) weights to start from.
         options: See `ResidualOptions`.
-        callback: Called with every `Progress`.
 
     Raises:
         DataError: A recording holds a part of the state or NaN, or there is nothing to train on or to set apart.
@@ -125,7 +123,7 @@ def fit_residual(
         raise DataError(f"{len(blocks)} blocks of {options.block} rows are too few to train a correction and to judge it")
     segments = _cut(train, min(options.segment, options.block))
     whole, scale = _cut(apart, options.block), _scale(_cut(blocks, options.block))
-    return _Training(simulator, parameters, recordings[0].substeps, segments, whole, scale, options).run(start, callback)
+    return _Training(simulator, parameters, recordings[0].substeps, segments, whole, scale, options).run(start)
 
 
 @dataclass
@@ -152,7 +150,7 @@ class _Training:
     scale: Array  # (nx,) sigma
     options: ResidualOptions
 
-    def run(self, start: Array, callback: Callable[[Progress], None] | None) -> ResidualFit:
+    def run(self, start: Array) -> ResidualFit:
         """L-BFGS (Liu and Nocedal, 1989): the loss has no noise, as all segments take part in every step."""
         weights = np.array(start, dtype=np.float64)
         before, first = self.loss(self.apart, ()), max(self.gradient(self.train, tuple(weights))[0], 1e-30)
@@ -168,8 +166,6 @@ class _Training:
             w, value = intermediate_result.x, float(intermediate_result.fun)
             log.append(Progress(len(log), value, self.loss(self.apart, tuple(w))))
             best.offer(log[-1], w)
-            if callback is not None:
-                callback(log[-1])
             if len(log) - best.iteration > self.options.patience:
                 raise StopIteration
 

@@ -128,21 +128,3 @@ def test_gradient_in_pieces_equals_gradient_in_one_piece(monkeypatch: pytest.Mon
     pieces = simulator.vjp(state, controls, weight, substeps=10)
     for a, b in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * np.abs(a).max())
-
-
-def test_torch_sees_the_same_numbers_and_gradients() -> None:
-    import torch
-
-    simulator = TensegritySimulator(prism())
-    state = pressed(simulator)
-    controls = np.full((1, 3, 3), 10.0)
-    parameter_values = TensegrityParameters().to_matrix(1)
-    tensors = [torch.tensor(a, requires_grad=True) for a in (state, controls, parameter_values)]
-    states = simulator.torch_rollout(*tensors, substeps=20)
-    np.testing.assert_array_equal(states.detach().numpy(), simulator.rollout(state, controls, substeps=20)[0])
-    states[:, -1].sum().backward()
-    weight = np.zeros(states.shape)
-    weight[:, -1] = 1.0
-    expected = simulator.vjp(state, controls, weight, substeps=20)
-    for tensor, gradient in zip(tensors, expected[2:], strict=True):
-        np.testing.assert_allclose(tensor.grad.numpy(), gradient, rtol=1e-12)

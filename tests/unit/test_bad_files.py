@@ -79,7 +79,7 @@ def still(rows=3):
 
 
 def test_an_hdf5_file_that_would_fill_the_memory_is_refused(tmp_path, frugal):
-    path = still().save_hdf5(tmp_path / "a.h5")
+    path = TrajectorySet((still(),)).save(tmp_path / "a.h5")
     with h5py.File(path, "r+") as file:
         group = file["trajectory_000000"]
         del group["values"]
@@ -89,7 +89,7 @@ def test_an_hdf5_file_that_would_fill_the_memory_is_refused(tmp_path, frugal):
 
 
 def test_a_strange_hash_or_text_in_an_hdf5_file_is_refused(tmp_path):
-    path = still().save_hdf5(tmp_path / "a.h5")
+    path = TrajectorySet((still(),)).save(tmp_path / "a.h5")
     with h5py.File(path, "r+") as file:
         file.attrs["sha256"] = np.arange(3)
     with pytest.raises(FileFormatError, match="damaged"):
@@ -255,7 +255,7 @@ def test_typos_in_a_file_of_constants_are_named(tmp_path, owner, text, message):
 def test_a_full_disk_and_a_folder_that_cannot_be_made_are_named(tmp_path, monkeypatch):
     for folder in ("/proc/none", "/dev/null/a"):
         with pytest.raises(StorageError, match=r"cannot write .*name another folder"):
-            still().save_hdf5(f"{folder}/a.h5")
+            TrajectorySet((still(),)).save(f"{folder}/a.h5")
 
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -54,10 +54,7 @@ def test_names_and_units_have_one_entry_per_number(layout: StateLayout) -> None:
 
 
 def test_parts_are_views_that_cover_the_state(layout: StateLayout) -> None:
-    for split, blocks, size in (
-        (layout.split, layout.blocks, layout.nx),
-        (layout.split_tangent, layout.tangent_blocks, layout.n),
-    ):
+    for split, blocks, size in ((layout.split, layout.blocks, layout.nx),):
         for shape in ((size,), (2, size), (4, 3, size)):
             counted = np.zeros(shape)
             for part in (*split(counted), *blocks(counted)):

@@ -33,7 +33,7 @@ def test_hdf5_round_trip(tmp_path):
 
 def test_hdf5_without_controls(tmp_path):
     run = make(controls=np.zeros((5, 0)), control_names=(), control_units=())
-    same(Trajectory.load(run.save_hdf5(tmp_path / "run.h5")), run)
+    same(Trajectory.load(TrajectorySet((run,)).save(tmp_path / "run.h5")), run)
 
 
 def test_more_than_ten_runs_keep_their_order(tmp_path):
@@ -106,7 +106,7 @@ def _substeps(file):
     ],
 )
 def test_malformed_hdf5(tmp_path, act, message):
-    path = make().save_hdf5(tmp_path / "run.h5")
+    path = TrajectorySet((make(),)).save(tmp_path / "run.h5")
     edit(path, act)
     with raises(FileFormatError, message):
         Trajectory.load(path)
@@ -117,7 +117,7 @@ def test_files_that_are_no_hdf5(tmp_path):
         Trajectory.load(tmp_path / "absent.h5")
     with raises(FileFormatError, "no such file"):
         Trajectory.load(tmp_path)
-    whole = make().save_hdf5(tmp_path / "run.h5").read_bytes()
+    whole = TrajectorySet((make(),)).save(tmp_path / "run.h5").read_bytes()
     for content in (b"", b"hello", whole[: len(whole) // 2]):
         (tmp_path / "half.h5").write_bytes(content)
         with raises(FileFormatError, "is no HDF5 file of trajectories, or it is damaged" if content else "is empty"):
@@ -128,7 +128,7 @@ def test_files_that_are_no_hdf5(tmp_path):
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    path = make().save_hdf5(tmp_path / "run.h5")
+    path = TrajectorySet((make(),)).save(tmp_path / "run.h5")
     before = path.read_bytes()
 
     def fail(*_):
@@ -136,6 +136,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        make(1).save_hdf5(path)
+        TrajectorySet((make(1),)).save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["run.h5"]

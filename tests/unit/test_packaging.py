@@ -206,6 +206,13 @@ def tracked():
     return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
+def test_only_the_contract_asks_for_its_base_class():
+    """All other modules ask for protocols (`HasWarnings`, `Differentiable`), which foreign simulators can have."""
+    asks = re.compile(r"isinstance\([^)]*\bBaseSimulator\b")
+    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    assert [path.name for path in paths if asks.search(path.read_text(encoding="utf-8"))] == ["base.py"]
+
+
 def test_no_path_of_one_machine():
     pattern = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|tmp)/")
     for name in tracked():

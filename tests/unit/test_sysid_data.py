@@ -103,7 +103,7 @@ def test_degrees_are_found_on_rotating_robots() -> None:
 
 def test_recordings_of_older_versions_take_the_units_of_the_simulator(tmp_path: Path) -> None:
     old = replace(good(), units=("SI", "SI"), control_units=("SI",), values=1000 * good().values)
-    loaded = Trajectory.load(old.save_hdf5(tmp_path / "old.h5"))
+    loaded = Trajectory.load(TrajectorySet((old,)).save(tmp_path / "old.h5"))
     assert loaded.units == ("SI", "SI")
     with pytest.raises(DataError, match="columns in m travel"):
         problem(loaded)

@@ -41,7 +41,7 @@ from ...engines.numba.engine import NumbaEngine, NumbaSimulator
 from .derivatives import derivative
 from .model import BlockModel, ParticleModel
 from .parameters import BlockParameters, particle_parameters
-from .problem import BLOCK, PARTICLE, BodiesData, pull
+from .problem import BLOCK, PARTICLE, BodiesData
 from .stepping import contact_forces, forward
 
 # --- The simulators ---------------------------------------------------------------------------------------------------
@@ -169,23 +169,6 @@ class BlockSimulator(_ContactSimulator):
     def forces_per_body(self) -> int:
         """3 d."""
         return 3 * self.model.num_directions
-
-    def tension(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
-        """m_w (g - change of the weight's speed over h) of one physics step, (B,) [N]; zero without a string."""
-        state = check_array("state", state, (None, self.nx))
-        parameter_values = self.parameter_values(parameters, len(state))
-        after, _ = self.step(state, control, parameters)
-        before = state.copy()
-        before[:, :3] -= self.dt * before[:, 3:]
-        acceleration = (self._fall(state, after[:, 3:]) - self._fall(before, state[:, 3:])) / self.dt
-        weight, gravity = (parameter_values[:, BlockParameters.index(name)] for name in ("weight", "gravity"))
-        return np.asarray(weight * (gravity - acceleration) if self.model.pulley is not None else np.zeros(len(state)))
-
-    def _fall(self, state: Array, velocity: Array) -> Array:
-        """Speed at which the weight falls, w' nu, (B,) [m/s]."""
-        points = self.scene.points
-        pulls = [pull(points, x[0], x[1], x[2])[:3] for x in state]
-        return np.einsum("bi,bi->b", np.array(pulls).reshape(-1, 3), velocity)
 
     @cached_property
     def scene(self) -> BodiesData:

@@ -116,7 +116,7 @@ def around(kind, a, b, side, radius, ga, gb):
 
 
 @inner
-def ride(t, body, p, g, sign, turns, origins, axes, row):
+def ride(t, body, p, g, sign, origins, axes, row):
     """row (n,) += sign g . J of a point p (3,) of the world that rides on a body."""
     i = body
     while i >= 0:
@@ -173,10 +173,10 @@ def routes_of(t, q, lengths, slopes):
             for e in range(2):
                 for r in range(3):
                     world[e, r] = frame[r, 0] * g[e, 0] + frame[r, 1] * g[e, 1] + frame[r, 2] * g[e, 2]
-                ride(t, s, p[e], world[e], -1.0, turns, origins, axes, slopes[muscle])
+                ride(t, s, p[e], world[e], -1.0, origins, axes, slopes[muscle])
         lengths[muscle] += length
         for e in range(2):
-            ride(t, t.body[first + e], p[e], world[e], 1.0, turns, origins, axes, slopes[muscle])
+            ride(t, t.body[first + e], p[e], world[e], 1.0, origins, axes, slopes[muscle])
 
 
 @inner

@@ -142,7 +142,7 @@ def derivative(g, state, control, parameter_values, substeps, A, B, C):
         good = with_momentum(s, state[row, : 2 * n], w, x, before) and differentiate(s, before, x[:n], lam, w, d)
         old[:] = dx[:n] - s.dt * dx[n:]  # derivatives of `before`
         if good:
-            momentum_slopes(s, before, w, d, dx, dc)
+            momentum_slopes(s, d, dx, dc)
         for _ in range(substeps):
             for i in range(n):
                 v[i] = (x[i] - before[i]) / s.dt
