@@ -93,6 +93,6 @@ class Pendulum(Base):
 
     def _linearize(self, state, control, parameter_values, substeps):
         counted = self.rows_stepped[0]
-        result = self._differences(state, control, parameter_values, substeps)
+        result = super()._linearize(state, control, parameter_values, substeps)
         self.rows_stepped[0] = counted
         return result

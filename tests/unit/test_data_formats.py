@@ -515,5 +515,5 @@ def test_inspect_names_the_columns_of_a_log_without_header(tmp_path):
 
 def test_inspect_reads_our_own_recordings(tmp_path):
     run = load(written(tmp_path, "time [s],x [m],control:u [V]\n0,1,2\n1,2,2\n2,3,3\n"))
-    found = inspect_file(run.save_hdf5(tmp_path / "a.h5"))
+    found = inspect_file(TrajectorySet((run,)).save(tmp_path / "a.h5"))
     assert [column.name for column in found.columns] == ["x", "control:u"] and "1 rows/s, no gaps" in found.clock
