@@ -9,6 +9,7 @@ import pytest
 from trajectories import raises
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.core.units import UNITS, unit_named
 from softgym_envs.data.formats import FORMATS, format_of
 from softgym_envs.data.inspection import inspect_file
