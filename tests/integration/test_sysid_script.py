@@ -171,8 +171,8 @@ def test_another_method_keeps_the_options_of_a_stage_that_it_has() -> None:
     """A vine's laboratory stage lets intervals allow for half a step; an evolution strategy has no such option."""
     procedure = load_object(system("vine").procedure)
     shooting, evolution = (Job("vine", (), method=method).chosen(procedure) for method in ("multiple_shooting", "cma_es"))
-    assert shooting.options["halve"] and shooting.options["near"] == 24
-    assert "halve" not in evolution.options
+    assert shooting.options["intervals"]["half_step"] and shooting.options["initial"]["restart_steps"] == 24
+    assert "intervals" not in evolution.options and "initial" not in evolution.options
 
 
 def test_what_was_recorded_goes_through_the_whole_procedure_and_resumes(
