@@ -15,7 +15,7 @@ from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.systems.tensegrity.model import prism, superball
 from softgym_envs.systems.tensegrity.procedure import PROCEDURE, first_state
 from sysid import FitProblem
-from sysid.fitting.progressive import Growing
+from sysid.fitting.progressive import ProgressiveFits
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.procedure.job import Job
@@ -88,7 +88,7 @@ def test_segments_of_a_throw_begin_at_poses_and_take_over_how_rods_turn() -> Non
 def test_starts_of_longer_segments_come_from_shorter_ones() -> None:
     """The first fit is of starts alone, at other parameters than the ground truth's; of the squares a fifth is left at most."""
     problem = seen_throw()
-    grown = Growing((5,), exact=False, epsilon=1e-5, one_sided=True, robust=True).begin(problem)
+    grown = ProgressiveFits((5,), exact=False, epsilon=1e-5, one_sided=True, robust=True).begin(problem)
     assert grown.states is not None
     np.testing.assert_allclose(grown.problem.initial_parameters.to_vector(), problem.initial_parameters.to_vector(), rtol=1e-12)
     theta, costs = problem.encode(problem.initial_parameters), []
