@@ -136,7 +136,8 @@ def shown(
 Made = tuple[list[Shown], Callable[[bool], dict[str, float]], dict[str, float]]
 """Films, the fit to exact (False) or tracked points, and the right parameters."""
 FIT: dict[str, Any] = {
-    "diagnose": "none", "split": (1, 0, 0), "settings": {"starts": 1, "initial": {"restart_steps": 0}, "intervals": {"half_step": False}}, "max_iterations": 30
+    "diagnose": "none", "split": (1, 0, 0), "max_iterations": 30,
+    "settings": {"starts": 1, "initial": {"restart_steps": 0}, "intervals": {"half_step": False}},
 }  # fmt: skip
 ROLLED: dict[str, Any] = {
     "diagnose": "none", "split": (1, 0, 0), "settings": {"segment_steps": 25, "starts": 1}, "max_iterations": 8

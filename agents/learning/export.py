@@ -24,7 +24,7 @@ from .contract import PolicyContract
 
 OPSET, IR = 17, 8
 """Versions of ONNX's operators and files: ONNX Runtime 1.13 and later read them."""
-TOLERANCE = 1e-5
+EXPORT_TOLERANCE = 1e-5
 """Largest difference of an action between ONNX Runtime and NumPy."""
 CHECKED = 64
 """Random observations by which that is checked."""
@@ -64,7 +64,7 @@ def export_network(network: Network, contract: PolicyContract, out: Path) -> Pat
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
     observed = np.random.default_rng(0).standard_normal((CHECKED, contract.size)).astype(np.float32)
     found = session.run(None, {"observation": observed})[0]
-    if not (worst := float(np.abs(found - network(np.clip(observed, low, high))).max())) < TOLERANCE:
+    if not (worst := float(np.abs(found - network(np.clip(observed, low, high))).max())) < EXPORT_TOLERANCE:
         raise DependencyError(f"onnxruntime {onnxruntime.__version__} acts up to {worst:.1g} otherwise than {network.source}")
     write_atomically(out, written)
     runner = resources.files(__package__) / "templates" / f"{RUNNER}.txt"

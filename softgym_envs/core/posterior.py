@@ -22,9 +22,9 @@ from .simulator import Array
 
 POSTERIOR = "posterior"
 """Value of `randomize` that draws from the file given as `params`."""
-TRIES = 100
+SAMPLE_TRIES = 100
 """Draws of which the first within the ends is taken; else the last one is clipped."""
-FLAT = 1e-9
+FLAT_VARIANCE = 1e-9
 """Share of a direction below which it does not move a parameter."""
 ENTRIES = ("names", "mean", "covariance", "null", "ends")
 """Entries of the table [posterior]."""
@@ -53,7 +53,7 @@ class PosteriorParameters:
         values, vectors = np.linalg.eigh(self.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         theta = self.mean
-        for _ in range(TRIES):
+        for _ in range(SAMPLE_TRIES):
             theta = self.mean + root @ rng.standard_normal(len(root))
             if ((theta >= low) & (theta <= high)).all():
                 break
@@ -120,7 +120,7 @@ class PosteriorParameters:
             moved = np.zeros((sizes[-1], 0)) if part.null is None else np.zeros((sizes[-1], part.null.shape[1]))
             if part.null is not None:
                 moved[block] = part.null[own]
-            null.append(moved[:, np.abs(moved).max(axis=0, initial=0.0) > FLAT])
+            null.append(moved[:, np.abs(moved).max(axis=0, initial=0.0) > FLAT_VARIANCE])
             ends += [] if part.ends is None else [part.ends[:, own]]
         whole = np.concatenate(ends, axis=1) if len(ends) == len(parts) else None
         names = tuple(part.names[j] for part, own in zip(parts, kept, strict=True) for j in own)
@@ -139,7 +139,7 @@ def reduced(null: Array) -> Array:
         if place == len(rows):
             break
         best = place + int(np.argmax(np.abs(rows[place:, column])))
-        if abs(rows[best, column]) <= FLAT:
+        if abs(rows[best, column]) <= FLAT_VARIANCE:
             continue
         rows[[place, best]] = rows[[best, place]]
         rows[place] /= rows[place, column]
@@ -147,7 +147,7 @@ def reduced(null: Array) -> Array:
         rows[others] -= np.outer(rows[others, column], rows[place])
         place += 1
     rows = rows[:place]
-    return np.where(np.abs(rows) > FLAT, rows, 0.0).T
+    return np.where(np.abs(rows) > FLAT_VARIANCE, rows, 0.0).T
 
 
 def randomize_of(words: Sequence[str]) -> dict[str, Interval] | str | None:
@@ -176,7 +176,7 @@ def randomize_of(words: Sequence[str]) -> dict[str, Interval] | str | None:
 
 def _reach(theta: Array, direction: Array, low: Array, high: Array) -> tuple[float, float]:
     """Least and largest c with low <= theta + c direction <= high."""
-    moves = np.abs(direction) > FLAT
+    moves = np.abs(direction) > FLAT_VARIANCE
     if not moves.any():
         return 0.0, 0.0
     ends = np.stack([low - theta, high - theta])[:, moves] / direction[moves]

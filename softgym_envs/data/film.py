@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from ..core.errors import DataError, FileFormatError, MissingDependencyError, OptionError
 from ..core.files import write_atomically
 from ..core.simulator import Array, check_number
-from .film_body import Body
+from .film_body import TrackedBody
 from .film_colors import Image, picked, standing_out
 from .film_markers import Markers
 
 VIEWS = {"vine": ("line", "x", "y"), "loop": ("ring", "x", "z"), "tensegrity": ("markers", "x", "z")}
 """System -> what is seen of it, and the robot's axes to the right and up in the picture."""
-LEAST = 0.5
+LEAST_CONFIDENCE = 0.5
 """Confidence below which a point is left out."""
 MAX_FPS = 1e5
 """Largest frame rate that a file is believed to state [1/s]."""
@@ -55,7 +55,7 @@ class Tracked:
     axes: tuple[str, str]
     """Names of the robot's axes to the right and up."""
 
-    def save(self, path: str | Path, *, least: float = LEAST) -> Path:
+    def save(self, path: str | Path, *, least: float = LEAST_CONFIDENCE) -> Path:
         """Write a CSV of tracked points, which `sysid.load` reads; points below the confidence `least` are left out.
 
         Raises:
@@ -128,13 +128,13 @@ def track(
     check_number("`ruler`: the length", ruler[4], positive=True)
     if size < 2:
         raise OptionError(f"`ruler` has ends {size:.2g} pixels apart, expected the pixels of two distant points")
-    tracker: Body | Markers
+    tracker: TrackedBody | Markers
     if kind == "markers":
         spots = np.reshape(np.asarray(markers, dtype=np.float64), (-1, 2))
         tracker = Markers.found(first, spots, straight)
     else:
         chosen = picked(first, tuple(color)) if len(color) else standing_out(first)
-        tracker = Body.found(first, chosen, np.asarray(base, dtype=np.float64), points, kind == "ring", straight)
+        tracker = TrackedBody.found(first, chosen, np.asarray(base, dtype=np.float64), points, kind == "ring", straight)
     seen = [tracker.step(first), *(tracker.step(frame) for frame in frames)]
     if len(seen) < 2:
         raise DataError(f"{film} has one frame, expected a film")

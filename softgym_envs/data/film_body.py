@@ -30,12 +30,12 @@ EDGE = 0.4
 """Score from which on a pixel is the body's; a body's own shade lowers it."""
 INNER, FAINTEST = (0.3, 0.75), 0.5
 """Half widths from the middle between which the score of a side is taken, and the least it is taken for."""
-STEP = 0.25
+BODY_STEP = 0.25
 """Pixels between samples across the body."""
 
 
 @dataclass(eq=False)
-class Body:
+class TrackedBody:
     """A body of one colour; see the module docstring."""
 
     contrast: Contrast
@@ -51,7 +51,7 @@ class Body:
     @classmethod
     def found(
         cls, frame: Image, contrast: Contrast, base: Array, points: int, ring: bool, straight: Callable[[Array], Array]
-    ) -> Body:
+    ) -> TrackedBody:
         """The body in the first frame.
 
         Raises:
@@ -127,7 +127,7 @@ class Body:
 
     def _centred(self, line: Array, score: Array) -> tuple[Array, NDArray[np.bool_], Array]:
         """Stations (S, 2) moved to the middle between both edges; whether both were found; and the width there [px], (S,)."""
-        across = np.arange(0.0, 2.5 * self.radius + 3.0, STEP)
+        across = np.arange(0.0, 2.5 * self.radius + 3.0, BODY_STEP)
         for _ in range(3):
             normal = _normals(line)
             edges = [_edge(score, line, side * normal, across, self.radius) for side in (1.0, -1.0)]
@@ -183,11 +183,11 @@ def _tip(line: Array, half: float, score: Array) -> tuple[Array, bool]:
     last = line[-max(4, round(6.0 * half / SPACING)) :]
     along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(last, axis=0), axis=1))])
     curve = np.polyfit(along - along[-1], last, 2)  # (3, 2)
-    reach = np.arange(0.0, 5.0 * half + 5.0, STEP)
+    reach = np.arange(0.0, 5.0 * half + 5.0, BODY_STEP)
     ahead = np.stack([np.polyval(axis, reach) for axis in curve.T], axis=1)
     length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(ahead, axis=0), axis=1))])
     values = map_coordinates(score, ahead.T[::-1], order=1, mode="constant", cval=0.0)
-    inside = maximum_filter1d(values > EDGE, 2 * round(0.5 * half / STEP) + 1)  # a band across the tip is no end
+    inside = maximum_filter1d(values > EDGE, 2 * round(0.5 * half / BODY_STEP) + 1)  # a band across the tip is no end
     if not inside[0] or inside.all():
         return line[-1], False
     rim = int(np.argmin(inside))
@@ -266,7 +266,7 @@ def _edge(score: Array, line: Array, ways: Array, reach: Array, half: float) -> 
     known = (last > 0) & ~inside[rows, last]
     a, b = values[rows, last - 1], values[rows, last]
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = reach[last - 1] + STEP * (a - limit) / (a - b)
+        found = reach[last - 1] + BODY_STEP * (a - limit) / (a - b)
     return np.asarray(np.where(known, found, np.nan))
 
 

@@ -20,9 +20,9 @@ COLORFUL, BRIGHT = 12.0, 15.0
 """Distance from the ground in hue and saturation, or in lightness (0 ... 100), from which on something stands out."""
 DARKNESS = 0.15
 """Weight of lightness where hue and saturation differ."""
-ALIKE = 20.0
+LIKE_COLOR = 20.0
 """Distance in Lab within which a pixel has a given colour."""
-FEWEST = 20
+FEWEST_PIXELS = 20
 """Pixels that a body has at least."""
 OTHER_HUE, HUE_OFF = 0.7, 0.25
 """What a distance from the line between ground and body takes off the score, and from where on."""
@@ -80,7 +80,7 @@ def standing_out(frame: Image) -> Contrast:
     lab, ground = lab_of(frame).reshape(-1, 3), ground_of(frame)
     hue, light = np.linalg.norm(lab[:, 1:] - ground[1:], axis=1), lab[:, 0] - ground[0]
     for contrast, least in ((hue, COLORFUL), (light, BRIGHT)):
-        top = float(np.sort(contrast)[-FEWEST])
+        top = float(np.sort(contrast)[-FEWEST_PIXELS])
         if top >= least:
             return Contrast(ground, np.median(lab[contrast > 0.6 * top], axis=0))
     raise DataError(
@@ -100,10 +100,10 @@ def picked(frame: Image, color: tuple[int, ...]) -> Contrast:
         raise OptionError(f"`color` is {color}, expected red, green, blue in 0 ... 255")
     body = lab_of(np.array([[color]], dtype=np.uint8))[0, 0]
     found = Contrast(ground_of(frame), body)
-    near = np.linalg.norm(found.weights * (lab_of(frame) - body), axis=-1) < ALIKE
+    near = np.linalg.norm(found.weights * (lab_of(frame) - body), axis=-1) < LIKE_COLOR
     if near.mean() > 0.5:
         raise OptionError(f"`color` is {color}, which is the ground's: give the colour of the body")
-    if near.sum() < FEWEST:
+    if near.sum() < FEWEST_PIXELS:
         try:
             other = f"; the colour that stands out is {rgb_of(standing_out(frame).body)}"
         except DataError:

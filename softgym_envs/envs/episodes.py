@@ -31,7 +31,7 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, IntArray, Simulator, Status, as_numbers, check_array
 from ..core.task import BoolArray, RemembersControls, Start, Task, check_options
 from .checks import bound, mark_failed
-from .interfacing import Sensing, Timing, groups_of, no_events
+from .interfacing import SensorModel, Timing, groups_of, no_events
 from .settings import Settings, distribution, nominal_constants, warn_of_step, whole_steps
 
 Observation = NDArray[np.float32]
@@ -98,7 +98,7 @@ class Episodes:
         self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
         self._seen = model_width(simulator)
         self._timing = Timing(settings, simulator.dt, self.substeps)
-        self._sensing = Sensing(settings, task, simulator, self._seen, known)
+        self._sensing = SensorModel(settings, task, simulator, self._seen, known)
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))

@@ -106,7 +106,7 @@ def groups_of(plan: Steps) -> list[NDArray[np.intp]]:
     return [np.flatnonzero(place == k) for k in range(int(place.max()) + 1)]
 
 
-class Sensing:
+class SensorModel:
     """What sensors make of states and observations.
 
     Args:

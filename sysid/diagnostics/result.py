@@ -13,7 +13,7 @@ import numpy as np
 from softgym_envs.core.files import provenance
 from softgym_envs.core.interface import Interface
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.posterior import FLAT, PosteriorParameters
+from softgym_envs.core.posterior import FLAT_VARIANCE, PosteriorParameters
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.spec import SimulatorSpec
 
@@ -180,7 +180,7 @@ class FitResult:
         own = [e for e in self.estimates if e.name in self.posterior.names]
         p, specs = len(own), [self.parameters.specs()[e.name] for e in own]
         null = np.zeros((p, 0)) if self.posterior.null is None else self.posterior.null
-        coupled = np.abs(null).max(axis=1, initial=0.0) > FLAT
+        coupled = np.abs(null).max(axis=1, initial=0.0) > FLAT_VARIANCE
         alone = np.flatnonzero([e.hidden and not c for e, c in zip(own, coupled, strict=True)])
         covariance = self.posterior.covariance.copy()
         covariance[alone], covariance[:, alone] = 0.0, 0.0

@@ -42,7 +42,7 @@ NOISE_DRAWS = 4999
 """Draws of noise. Fits of one system share their limit, whose rate of false alarms is off by 1 / sqrt(ALARM NOISE_DRAWS), a
 seventh."""
 NUMBERS = 4_000_000  # Most simulated residuals: beyond, little is taken out of any column, and its z is a gamma variable.
-FAINT = 0.05
+FAINT_RESIDUAL = 0.05
 """Root mean square of weighted residuals below which a column has no error to test, as the largest entry of a quaternion near
 rest: it changes with the square of the angle, and has the noise of all four."""
 FEWEST_DRAWS = 199  # Fewest draws that give a quantile.
@@ -76,7 +76,7 @@ def whiteness(residual: Array, project: Callable[[Array], Array], *, unit: bool 
         unit: Whether noise has unit variance, and lacking power is no error; see the module docstring.
     """
     count = np.maximum((residual != 0).sum(axis=(0, 1)), 1)
-    residual = residual * (np.sum(residual**2, axis=(0, 1)) > FAINT**2 * count)
+    residual = residual * (np.sum(residual**2, axis=(0, 1)) > FAINT_RESIDUAL**2 * count)
     z = statistic(in_time(residual)[..., None], unit)[:, 0]
     column = int(np.argmax(z))
     rows = in_time(residual)[..., column]

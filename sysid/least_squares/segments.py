@@ -33,7 +33,7 @@ from .actuator import commanded, followed
 
 MAX_STATES, MAX_NUMBERS = 4_000_000, 1_000_000
 """Largest numbers of state entries, and of entries of derivatives, that one call of the simulator returns."""
-MOST_KNOWN = 100  # Approximate number of parameters whose `driven_starts` are remembered.
+MOST_KNOWN = 100  # Approximate number of parameters whose `actuated_starts` are remembered.
 
 
 NO_EFFECT = 1e-7  # Share of the largest effect of a start below which an effect counts as zero.
@@ -83,7 +83,7 @@ class Segments:
     epsilon: float = 1e-5  # Step of the differences [fit coordinate, tangent].
     one_sided: bool = False  # Whether differences along starts are one-sided: half the rollouts.
     _commanded: dict[bytes, tuple[Array, NDArray[np.bool_]]] = field(default_factory=dict, init=False, repr=False)
-    """Parameters -> result of `driven_starts`, as starts are moved one by one at the same parameters."""
+    """Parameters -> result of `actuated_starts`, as starts are moved one by one at the same parameters."""
 
     @property
     def first(self) -> int:
@@ -166,12 +166,12 @@ class Segments:
         if not len(self.actuated) or not later.any():
             return starts, known
         thetas, place = np.unique(theta, axis=0, return_inverse=True)
-        found, (values, good) = starts.copy(), self.driven_starts(thetas)
+        found, (values, good) = starts.copy(), self.actuated_starts(thetas)
         found[np.ix_(later, self.actuated)] = values[place[later], which[later]]
         known[later] = good[place[later], which[later]]
         return found, known
 
-    def driven_starts(self, thetas: Array) -> tuple[Array, NDArray[np.bool_]]:
+    def actuated_starts(self, thetas: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Driven entries at the starts of segments, for candidates (K, p): (K, S, d), success (K, S)."""
         keys = [theta.tobytes() for theta in thetas]
         found = {key: self._commanded[key] for key in keys if key in self._commanded}
@@ -379,7 +379,7 @@ class Segments:
         if len(self.actuated):
             later, places = np.flatnonzero(self.begins[which] > 0), self.problem.actuated_tangent
             sensitivity[np.ix_(later, places)] = 0.0
-            sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
+            sensitivity[np.ix_(later, places, np.arange(p))] = self._actuated_slopes(theta)[which[later]]
         low, share = between(part.late, self.parts)
         late = bool(part.late.any())
         around = np.empty((1 + late, *low.shape, *sensitivity.shape[1:]))
@@ -400,10 +400,10 @@ class Segments:
         chain = chain[:, self.first :]  # (S', L', n, p + n)
         return np.stack([part._along(seen, chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
 
-    def _driven_slopes(self, theta: Array) -> Array:
-        """Derivatives of `driven_starts` along the parameters, by central differences, (S, d, p)."""
+    def _actuated_slopes(self, theta: Array) -> Array:
+        """Derivatives of `actuated_starts` along the parameters, by central differences, (S, d, p)."""
         ends = [self._moved(theta, self.starts, j, sign) for sign in (-1.0, 1.0) for j in range(len(theta))]
-        low, high = np.split(self.driven_starts(np.stack([end for end, _, _ in ends]))[0], 2)
+        low, high = np.split(self.actuated_starts(np.stack([end for end, _, _ in ends]))[0], 2)
         width = np.subtract(*np.split(np.array([offset for _, _, offset in ends]), 2)[::-1])
         return np.moveaxis((high - low) / width[:, None, None], 0, -1)
 

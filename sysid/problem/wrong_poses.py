@@ -44,13 +44,13 @@ FALLING, STRUCK = 0.25, 0.5
 """Deviation from free fall, over gravity, below which a body falls (2.5 standard deviations), and above which it touches."""
 FALL_ROWS, TOUCH_ROWS, STILL_ROWS = 5, 6, 4
 """Fewest rows of a fall, one after the other, of touching, and of rest, that count as evidence."""
-SHORTEST = 4e-3
+POSE_SHORTEST = 4e-3
 """Time between rows [s] that is short enough for impacts."""
 SHORT = 8
 """Steps of a recording that is too short to judge."""
 FALLEN = 0.1
 """Least height of a fall, over the size of the body: shorter ones are vibrations."""
-STILL = 0.03
+POSE_STILL = 0.03
 """Motion within five rows, over the size of the body, below which it rests."""
 TIMES = 2.0
 """Factor by which another reading must explain the data better. Of 285 real tosses of a cube, wrong readings left at least 0.76
@@ -59,7 +59,7 @@ UPRIGHT = 3.0
 """`TIMES` for the vertical at rest, as few points stand on the ground."""
 STANDS = 0.1
 """Largest misfit of a body that stands, over its size; real cubes leave 0.03, robots before cameras 0.06."""
-LEAST = 0.04
+POSE_LEAST = 0.04
 """Misfit of the outline over the size of the body below which no other reading is tried; right tosses leave 0.03."""
 LENGTHS = {1e-3: "mm", 1e-2: "cm", 1e-1: "dm", 1e3: "km"}
 """Metres per unit of length that columns may be in."""
@@ -72,7 +72,7 @@ RATES = 0.5
 rates that a tracker differentiates and filters lag, and are off by 0.2; those of another order by 1 and more."""
 TURN = 4.0 * np.pi
 """Range of an angle of a plate [rad] above which it may be in degrees: no recorded one turned twice."""
-ALIKE = 1.3
+POSE_ALIKE = 1.3
 """Multiple of the best reading's misfit up to which another one is named as well."""
 
 
@@ -80,7 +80,7 @@ UP: Array = np.array([0.0, 0.0, 1.0])
 """Direction away from gravity."""
 
 
-class Reading(NamedTuple):
+class PoseReading(NamedTuple):
     """Another reading of the columns."""
 
     words: str
@@ -118,7 +118,7 @@ def check_poses(outlined: Outlined, simulator: Any, recording: Trajectory) -> No
     Raises:
         DataError: Lengths, the vertical or quaternions look otherwise than labelled; the message names the remedy.
     """
-    if recording.num_steps < SHORT * SHORTEST / min(recording.period, SHORTEST):
+    if recording.num_steps < SHORT * POSE_SHORTEST / min(recording.period, POSE_SHORTEST):
         return
     recording = _plain(recording)
 
@@ -153,8 +153,8 @@ def check_angles(limits: Mapping[str, tuple[float, float]], recording: Trajector
 
 
 def _plain(recording: Trajectory) -> Trajectory:
-    """The values in rows at least `SHORTEST` apart; of lengths, medians over three rows, without strays and single gaps."""
-    every = max(int(SHORTEST / recording.period), 1)
+    """The values in rows at least `POSE_SHORTEST` apart; of lengths, medians of three rows, without strays and gaps."""
+    every = max(int(POSE_SHORTEST / recording.period), 1)
     times, values = recording.times[::every], recording.values[::every].copy()
     lengths = [k for k, unit in enumerate(recording.units) if unit == "m"]
     three = np.sort(np.lib.stride_tricks.sliding_window_view(values[:, lengths], 3, axis=0), axis=-1)  # NaN comes last
@@ -264,7 +264,7 @@ class _Body:
         self.size = 0.5 * float(extent[extent > 0.0].min())
         self.center = seen.points.mean(axis=1)
         self.acceleration, noise, self.rows = _acceleration(self.center, period, gravity)
-        self.still = _still(seen.points, STILL * self.size + 6.0 * noise)
+        self.still = _still(seen.points, POSE_STILL * self.size + 6.0 * noise)
 
     def scaled(self, unit: float) -> _Body:
         """The body if lengths are in a unit [m]."""
@@ -349,7 +349,7 @@ def _check_lengths(body: _Body, recording: Trajectory, shown: Shown) -> None:
     if not body.seen.rigid:
         errors = {unit: _unexplained(body, shown(_scaled(recording, unit))) for unit in LENGTHS}
         best = min(errors, key=errors.__getitem__)
-        fitting = [best] if given > LEAST and UPRIGHT * errors[best] < given else []
+        fitting = [best] if given > POSE_LEAST and UPRIGHT * errors[best] < given else []
         said = f"as they are, the shape is off by {given:.2g} times its size"
     elif abs(height * min(LENGTHS) - 1.0) < STANDING:
         fitting, said = [min(LENGTHS)], f"at rest its centre is {height:.4g} times as high as on the ground"
@@ -386,7 +386,9 @@ def _check_vertical(body: _Body, recording: Trajectory, shown: Shown) -> None:
     best, also = max(falls, key=falls.__getitem__), ""
     if falls[best] > TIMES * fallen:
         said = "in flight it falls along this axis"
-    elif max(falls.values()) == fallen == 0 and body.still.sum() >= STILL_ROWS and (given := body.misfit(body.seen)) > LEAST:
+    elif (
+        max(falls.values()) == fallen == 0 and body.still.sum() >= STILL_ROWS and (given := body.misfit(body.seen)) > POSE_LEAST
+    ):
         left = {}
         for name in [other for other in others if other != "-z"]:  # many bodies look alike upside down
             seen = shown(_turned(recording, others[name]))
@@ -395,7 +397,7 @@ def _check_vertical(body: _Body, recording: Trajectory, shown: Shown) -> None:
         if not left[best] < min(STANDS, given / UPRIGHT):
             return
         opposite = best.removeprefix("-") if best.startswith("-") else f"-{best}"
-        also = f" or {opposite}" if left[opposite] < ALIKE * left[best] else ""
+        also = f" or {opposite}" if left[opposite] < POSE_ALIKE * left[best] else ""
         said = "at rest it stands across this axis"
     else:
         return
@@ -434,13 +436,13 @@ def _check_attitude(body: _Body, recording: Trajectory, shown: Shown) -> None:
         errors = {}
     if not errors or TIMES * min(errors.values()) >= rates:
         rates = _unexplained(body, shown(recording))
-        if not rates > LEAST:
+        if not rates > POSE_LEAST:
             return
         errors = {words: _unexplained(body, shown(read)) for words, read in seen.items()}
     found = [words for words, error in sorted(errors.items(), key=lambda item: item[1]) if TIMES * error < rates]
     if found:
         best = errors[found[0]]
-        also = [words for words in found[1:] if errors[words] < ALIKE * best]
+        also = [words for words in found[1:] if errors[words] < POSE_ALIKE * best]
         raise DataError(f"wrong labels: {'; or '.join([found[0], *also])}")
 
 
@@ -454,7 +456,7 @@ def _unexplained(body: _Body, seen: Outline | None) -> float:
     return body.misfit(seen)
 
 
-def _readings(recording: Trajectory) -> Iterator[Reading]:
+def _readings(recording: Trajectory) -> Iterator[PoseReading]:
     """Other readings of attitudes."""
     names = recording.names
     turns = [
@@ -477,9 +479,9 @@ def _readings(recording: Trajectory) -> Iterator[Reading]:
         inverse = "quaternions look as if they turned the world into the body, expected the body into the world"
         rename = 'rename the columns qx, qy, qz, qw, or give a mapping (--map) with quaternion = "xyzw"'
         signs = "change the signs of qx, qy and qz"
-        yield Reading(f"{order}: {rename}", with_turns(lambda q: q[:, [3, 0, 1, 2]]))
-        yield Reading(f"{inverse}: {signs}", with_turns(lie.conjugate))
-        yield Reading(
+        yield PoseReading(f"{order}: {rename}", with_turns(lambda q: q[:, [3, 0, 1, 2]]))
+        yield PoseReading(f"{inverse}: {signs}", with_turns(lie.conjugate))
+        yield PoseReading(
             f"{order}, and turned the world into the body: {rename}, and {signs}",
             with_turns(lambda q: lie.conjugate(q[:, [3, 0, 1, 2]])),
         )
@@ -495,7 +497,7 @@ def _readings(recording: Trajectory) -> Iterator[Reading]:
                 values[:, angles] *= factor
                 return replace(given, values=values)
 
-            yield Reading(words, read)
+            yield PoseReading(words, read)
 
 
 def _spin_error(recording: Trajectory) -> float:

@@ -11,12 +11,12 @@ from softgym_envs.core.simulator import Array
 from softgym_envs.data.page import COLORS, GREY, INK, new_figure, plain_axes
 
 PANELS = 13  # Largest number of columns that are shown one by one: a box has as many state entries.
-POINTS = 500  # Largest number of points of a curve.
-MARGIN = 0.4  # Space around the recorded curve, over its range: a diverging prediction must not hide it.
+PLOTTED_POINTS = 500  # Largest number of points of a curve.
+FIGURE_MARGIN = 0.4  # Space around the recorded curve, over its range: a diverging prediction must not hide it.
 FLOOR = 1e-17  # Smallest error on a logarithmic axis.
 
 
-class Curve(NamedTuple):
+class PlottedCurve(NamedTuple):
     """Predicted columns of a recording."""
 
     label: str
@@ -57,9 +57,9 @@ def shown_columns(names: Sequence[str], measured: Array) -> list[int]:
     return sorted(chosen)
 
 
-def traces(names: Sequence[str], units: Sequence[str], times: Array, measured: Array, curves: Sequence[Curve]) -> Any:
+def traces(names: Sequence[str], units: Sequence[str], times: Array, measured: Array, curves: Sequence[PlottedCurve]) -> Any:
     """Plot columns (L, ny) over times (L,) [s], each with its unit in a panel of its own."""
-    chosen, every = shown_columns(names, measured), max(1, len(times) // POINTS)
+    chosen, every = shown_columns(names, measured), max(1, len(times) // PLOTTED_POINTS)
     rows = -(-len(chosen) // 3)
     figure = new_figure(10.5, 1.75 * rows + 0.6)
     for place, column in enumerate(chosen):
@@ -70,7 +70,7 @@ def traces(names: Sequence[str], units: Sequence[str], times: Array, measured: A
             axes.plot(times[::every], curve.values[::every, column], color=curve.color, linewidth=1.2, label=curve.label)
         if np.isfinite(recorded).any():
             low, high = np.nanmin(recorded), np.nanmax(recorded)
-            space = MARGIN * (high - low) + 1e-12
+            space = FIGURE_MARGIN * (high - low) + 1e-12
             axes.set_ylim(low - space, high + space)
         axes.set_title(titled(names[column], units[column]), fontsize=10, loc="left", color=INK)
         plain_axes(axes)
@@ -84,7 +84,7 @@ def traces(names: Sequence[str], units: Sequence[str], times: Array, measured: A
 
 def residuals(names: Sequence[str], units: Sequence[str], times: Array, error: Array, noise: Mapping[str, float]) -> Any:
     """Plot predicted minus recorded columns (L, ny), one panel per unit, with two standard deviations of the noise in grey."""
-    kinds, every = list(dict.fromkeys(units)), max(1, len(times) // POINTS)
+    kinds, every = list(dict.fromkeys(units)), max(1, len(times) // PLOTTED_POINTS)
     columns = min(3, len(kinds))
     rows = -(-len(kinds) // columns)
     figure = new_figure(10.5, 2.3 * rows + 0.3)

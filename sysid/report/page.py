@@ -12,7 +12,7 @@ from softgym_envs.data.page import BLUE, GREY, INK, ORANGE, embed, new_figure, p
 
 from ..diagnostics.result import Estimate, FitResult
 from ..diagnostics.validation import held_out
-from .figures import Curve, Line, horizons, residuals, traces
+from .figures import Line, PlottedCurve, horizons, residuals, traces
 
 
 def render(*results: FitResult) -> str:
@@ -106,7 +106,7 @@ def _placer(result: FitResult, estimate: Estimate) -> Any:
 def _trace(result: FitResult) -> Any:
     """Plot recorded columns, and their predictions before and after the fit."""
     trace = result.trace
-    curves = [Curve("before the fit", ORANGE, trace.start), Curve("fitted", BLUE, trace.fitted)]
+    curves = [PlottedCurve("before the fit", ORANGE, trace.start), PlottedCurve("fitted", BLUE, trace.fitted)]
     return traces(trace.names, trace.units, trace.times, trace.measured, curves)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from softgym_envs.data.page import BLUE, GREY, ORANGE, embed, render_page
 
 from ..diagnostics.predictions import WHOLE, Coverage, PredictionError, Predictions, ahead
-from .figures import Curve, Line, horizons, residuals, traces
+from .figures import Line, PlottedCurve, horizons, residuals, traces
 from .page import number
 
 MOST_PATHS = 3  # Largest number of recordings that are plotted.
@@ -56,7 +56,7 @@ def _paths(predictions: Predictions | None) -> list[dict[str, str]]:
     return [
         {
             "label": path.label,
-            "trace": embed(traces(names, units, path.times, path.measured, [Curve("predicted", BLUE, path.predicted)])),
+            "trace": embed(traces(names, units, path.times, path.measured, [PlottedCurve("predicted", BLUE, path.predicted)])),
             "residuals": embed(residuals(names, units, path.times, path.predicted - path.measured, {})),
         }
         for path in predictions.paths[:MOST_PATHS]

@@ -173,7 +173,7 @@ def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], wor
     run = slide(50)
     given = problem(replace(run, values=run.values * factors), BlockSimulator()).with_estimated_noise()
     found = with_other_labels(given, single_shooting(given))
-    assert found.diagnostics[0].sentence().startswith(f"wrong units: the {words}; so read, residuals are")
+    assert found.diagnostics[0].sentence().startswith(f"wrong units: the {words}; with that correction, residuals are")
     assert "friction = 0.39" in found.diagnostics[0].facts["told"] and not found.usable
 
 

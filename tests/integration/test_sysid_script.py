@@ -135,7 +135,7 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
     cases = {
         (SPRING, "--data", str(tmp_path / "short.h5")): "too short",
         (SPRING, "--data", str(tmp_path / "none.h5")): "no such file",
-        (SPRING, "--data", str(tmp_path / "data.txt")): "expected .h5, .hdf5 or .csv",
+        (SPRING, "--data", str(tmp_path / "data.txt")): "expected a header and at least one row",
         ("submarine", "--data", str(tmp_path / "short.h5")): "unknown system 'submarine'",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--seed", "-1"): "--seed is -1, expected a whole number >= 0",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--settings", "colour=1"): "multiple_shooting has no option 'colour'",

@@ -382,7 +382,7 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
     for pressures, lag in zip(found, lags, strict=True):
         np.testing.assert_allclose(pressures, filled(lag), rtol=1e-12, atol=1e-8)
     slope = (filled(lags[2]) - filled(lags[0])) / (2 * step)
-    np.testing.assert_allclose(rows._driven_slopes(theta)[..., BODY.index("steering_lag")], slope, atol=1e-4)
+    np.testing.assert_allclose(rows._actuated_slopes(theta)[..., BODY.index("steering_lag")], slope, atol=1e-4)
     assert np.abs(slope[1:]).max() > 1e3
     states, _, _ = rows.rollout(np.tile(theta, (len(rows.starts), 1)), rows.starts + 1e3)
     np.testing.assert_allclose(states[1:, 0][:, rows.actuated], filled(lags[1])[1:], rtol=1e-12, atol=1e-8)
