@@ -123,7 +123,7 @@ def distribution(nominal: Parameters, settings: Settings) -> ParameterDistributi
         ParameterError: Unknown parameter, or an interval that is not inside its bounds.
     """
     randomize = settings.randomize
-    if randomize == POSTERIOR:
+    if isinstance(randomize, str) and randomize == POSTERIOR:
         if not isinstance(settings.params, (str, Path)):
             raise OptionError(f"randomize is {POSTERIOR!r}, but params is no file: give the fit.toml of an identification")
         drawn = PosteriorParameters.read(settings.params)

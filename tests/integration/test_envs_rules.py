@@ -118,4 +118,5 @@ def test_numbers_that_are_not_finite_are_contained(env_id, monkeypatch):
     np.testing.assert_array_equal(env.state, state)
     np.testing.assert_array_equal(env.context, context)
     assert terminated and info["sim_failed"] and reward == -FAILURE_PENALTY
-    assert all(np.isfinite(value).all() for value in info.values())
+    numbers = [*info.pop("parameters", {}).values(), *info.values()]
+    assert all(np.isfinite(value).all() for value in numbers)

@@ -123,7 +123,7 @@ def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsy
         run_script(script, "particles", "--data", path, "--settings", "box=true", "--out", tmp_path, *stated)
     said = capsys.readouterr().out
     assert said.count("parameters are the mean of what noise within 1.73 standard deviations allows") == 1
-    assert said.count("MISSED") == 1
+    assert said.count("missed: no parameters") == 1
     unable = ("--method", "cma_es", "--noise", "x", 1e-3, "y", 1e-3)
     for given, said in (((), "box needs --noise, and the method mpec"), (unable, "cma_es has no option 'box'")):
         assert run_script(script, "particles", "--data", path, "--settings", "box=true", "--out", tmp_path, *given) == 2

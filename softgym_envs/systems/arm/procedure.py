@@ -85,6 +85,11 @@ def bend(model: ElbowModel, states: Array) -> Array:
     return np.stack([states[..., 0], 0.1 * states[..., 1]], axis=-1)
 
 
+def stops(simulator: Any) -> dict[str, tuple[float, float]]:
+    """Range of the elbow's angle [rad]."""
+    return {simulator.state_names[0]: simulator.model.limits}
+
+
 CANDIDATE_CAUSES = {
     "another payload": ("payload",),
     "dry friction": ("friction",),
@@ -99,7 +104,7 @@ REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.
 
 PROCEDURE = Procedure(
     experiments=(Experiment("excited", excited, ELBOW_MAX_STEPS),),
-    recorded=Recorded(limits=lambda simulator: {simulator.state_names[0]: simulator.model.limits}),
+    recorded=Recorded(limits=stops),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that start from them carry their noise along, and look like those of a wrong model.
     from_recordings=Stage(

@@ -37,6 +37,10 @@ class BoxPicture:
         """The largest force along the heading."""
         return np.array([heading[0], 0.0]) if model.planar else np.array([heading[0], heading[1], 0.0])
 
+    def rest_action(self, model: BoxModel) -> Array:
+        """No force, (nu,)."""
+        return np.zeros(len(model.control_names))
+
 
 PICTURE = BoxPicture()
 
