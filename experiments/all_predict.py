@@ -63,7 +63,7 @@ def predicted(name: str) -> dict[str, Any]:
 def table(systems: dict[str, Any]) -> str:
     """Markdown."""
     lines = [
-        "# Every system predicts a recording that was not fitted", "",
+        "# Predictions of recordings that were not fitted", "",
         "`python experiments/all_predict.py`; RMS errors beside standing still and constant velocity. Recordings are of the",
         "system's MuJoCo model, short, and fitted with few iterations. The tensegrity hangs without contact, where steps of",
         "MuJoCo equal ours: its errors are rounding.", "",

@@ -47,7 +47,7 @@ FASTEST = 50.0
 """[1/s] Most frames of a GIF."""
 OURS, THEIRS, AGAIN, IDLE, BEFORE = (
     "identified engine",
-    "ground truth, open loop",
+    "ground truth, planned after identification",
     "ground truth, replanned",
     "ground truth, no control",
     "ground truth, planned before identification",
@@ -167,7 +167,7 @@ def plot(case: TransferTask, runs: dict[str, Run], costs: dict[str, Array], peri
         cost.plot(period * np.arange(len(costs[name])), costs[name], style, label=name)
     path.set(xlabel="x [m]", ylabel="y [m]", title="path", aspect="equal")
     cost.set(xlabel="time [s]", title="cost of every control step")
-    cost.legend(frameon=False, fontsize=8)
+    path.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, -0.9))
     for axes in (path, cost):
         plain_axes(axes)
     return figure
@@ -176,11 +176,12 @@ def plot(case: TransferTask, runs: dict[str, Run], costs: dict[str, Array], peri
 def meaning(case: TransferTask) -> str:
     """Explanation of the table's numbers."""
     objective = case.objective
+    effort = f", and of {objective.control_weight:g} times the sum of squared controls over their limits"
     weights, target = (", ".join(f"{v:g}" for v in np.ravel(part)) for part in (objective.weights, case.target))
     return (
         "Cost is a sum over the control steps, less is better: of the squared distance of what the task is about from its "
-        f"target ({target}), weighted by ({weights}), and of {objective.control_weight:g} times the sum of squared controls "
-        "over their limits. 'With feedback' adds iLQG's gains times the distance from the planned states. They are the "
+        f"target ({target}), weighted by ({weights}){effort if objective.control_weight else ''}. "
+        "'With feedback' adds iLQG's gains times the distance from the planned states. They are the "
         "derivatives of one motion of the identified engine: right for small errors, wrong once a contact comes earlier or "
         "later than planned, where they may cost more than no feedback at all. Replanning from the true state needs none."
     )
@@ -234,7 +235,10 @@ def run(args: Args, progress: Beat) -> None:
     costs = {name: cost.value(run.states, run.controls)[0] for name, run in runs.items()}
     measured = {name: case.measure(run.states) for name, run in runs.items()}
     head = ("run", "cost", *measured[OURS])
-    rows = tuple((name, f"{costs[name].sum():.2f}", *(f"{float(v[0]):.2f}" for v in measured[name].values())) for name in runs)
+    rows = tuple(
+        (name, f"{costs[name].sum():.2f}", *(f"{round(float(v[0]), 2) + 0.0:.2f}" for v in measured[name].values()))
+        for name in runs
+    )
     for row in (head, *rows):
         print(
             f"  {row[0]:44s} " + " ".join(f"{cell:>{max(len(name), 8)}s}" for name, cell in zip(head[1:], row[1:], strict=True))

@@ -9,7 +9,7 @@ along these spread over the stated intervals. Legend: p parameters, k directions
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,6 @@ class PosteriorParameters:
             theta = theta + direction * rng.uniform(*_reach(theta, direction, low, high))
         drawn = zip(specs, theta, strict=True)
         return {spec.name: float(np.clip(spec.decode(t), *spec.bounds)) for spec, t in drawn}
-
-    def widened(self, factor: float) -> PosteriorParameters:
-        """Copy with standard deviations times `factor`: a safety margin for errors of the noise model."""
-        return replace(self, covariance=self.covariance * factor**2)
 
     def table(self) -> dict[str, Any]:
         """The table [posterior] of a TOML file, and the entry of a JSON file."""

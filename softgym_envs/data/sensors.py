@@ -241,3 +241,17 @@ def points_of(names: Sequence[str]) -> list[list[int]]:
         key = f"{stem}." if last in ("x", "y", "z") else name
         groups.setdefault(key, []).append(place)
     return list(groups.values())
+
+
+def quaternions_of(names: Sequence[str]) -> list[list[int]]:
+    """Places of the entries w, x, y, z of every quaternion among columns.
+
+    >>> quaternions_of(("x", "rod.qw", "rod.qx", "rod.qy", "rod.qz"))
+    [[1, 2, 3, 4]]
+    """
+    found, places = [], {name: place for place, name in enumerate(names)}
+    for name in names:
+        if name.rpartition(".")[2] == "qw":
+            four = [places.get(name[:-1] + axis) for axis in "wxyz"]
+            found += [[place for place in four if place is not None]] if None not in four else []
+    return found

@@ -19,6 +19,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.data.sensors import quaternions_of
 
 from ..problem.problem import FitProblem
 from .initial_state import (
@@ -160,7 +161,7 @@ class Predictions:
 
     def _apart(self, values: Array, measured: Array) -> dict[str, Array]:
         """Unit -> errors (..., columns), those of quaternions as angles [rad] per axis."""
-        turns = quaternions(self.names)
+        turns = quaternions_of(self.names)
         plain = [place for place in range(len(self.names)) if all(place not in turn for turn in turns)]
         parts: dict[str, list[Array]] = {}
         for place in plain:
@@ -173,7 +174,7 @@ class Predictions:
     def _signed(self, values: Array, measured: Array) -> Array:
         """Values whose quaternions have the measured ones' signs."""
         values = values.copy()
-        for turn in quaternions(self.names):
+        for turn in quaternions_of(self.names):
             product = (values[..., turn] * measured[..., turn]).sum(axis=-1, keepdims=True)
             values[..., turn] *= np.where(product < 0, -1.0, 1.0)
         return values
@@ -267,20 +268,6 @@ def _simple(values: Array, now: int, ahead: int, moving: bool) -> Array:
             found[:, column] = value + slope * np.arange(ahead + 1)
         else:
             found[:, column] = last[-1]
-    return found
-
-
-def quaternions(names: Sequence[str]) -> list[list[int]]:
-    """Places of the entries w, x, y, z of every quaternion among columns.
-
-    >>> quaternions(("x", "rod.qw", "rod.qx", "rod.qy", "rod.qz"))
-    [[1, 2, 3, 4]]
-    """
-    found, places = [], {name: place for place, name in enumerate(names)}
-    for name in names:
-        if name.rpartition(".")[2] == "qw":
-            four = [places.get(name[:-1] + axis) for axis in "wxyz"]
-            found += [[place for place in four if place is not None]] if None not in four else []
     return found
 
 

@@ -24,6 +24,7 @@ from softgym_envs.core.procedure import Outline
 from softgym_envs.core.simulator import Array
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.data.mapping import TO_Z_UP
+from softgym_envs.data.sensors import quaternions_of
 
 Outlined = Callable[[Any, Trajectory], Outline | None]
 """See `Recorded.outline`."""
@@ -459,11 +460,7 @@ def _unexplained(body: _Body, seen: Outline | None) -> float:
 def _readings(recording: Trajectory) -> Iterator[PoseReading]:
     """Other readings of attitudes."""
     names = recording.names
-    turns = [
-        [names.index(f"{stem}q{k}") for k in "wxyz"]
-        for stem, group in _stems(names)
-        if group[0] == "qx" and f"{stem}qw" in names
-    ]
+    turns = quaternions_of(names)
 
     def with_turns(change: Callable[[Array], Array]) -> Callable[[Trajectory], Trajectory]:
         def read(given: Trajectory) -> Trajectory:

@@ -35,7 +35,9 @@ def test_a_vine_is_recorded_identified_planned_and_transferred_in_a_gigabyte(tmp
     costs = {row[0]: float(row[1]) for row in numbers["rows"]}
     assert numbers["ground_truth_steps"] == 1000
     assert costs["identified engine"] < costs["ground truth, no control"]
-    assert abs(costs["ground truth, open loop"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
+    assert (
+        abs(costs["ground truth, planned after identification"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
+    )
     assert (tmp_path / "fit" / "body" / "fit.toml").exists() and (tmp_path / "demo.gif").read_bytes()[:3] == b"GIF"
     page = (tmp_path / "report.html").read_text()
     assert "Cost is a sum over the control steps, less is better" in page and "adds iLQG" in page
