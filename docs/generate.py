@@ -34,7 +34,8 @@ from sysid.diagnostics.sentences import CODES
 
 GIVEN = ("model", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
-CARDS, IMAGES = Path(__file__).parents[1] / "results" / "task_cards", Path(__file__).parent / "images"
+CARDS = read_json(Path(__file__).parents[1] / "results/task_cards/numbers.json")
+IMAGES = Path(__file__).parent / "images"
 """Folders of task cards and of pictures."""
 CELL = 80
 """Most characters of a table's cell."""
@@ -191,10 +192,9 @@ def _environment(entry: TaskId) -> str:
 
 def _card(entry: TaskId) -> list[str]:
     """Task card of the id as a table, if it has been measured (experiments/task_cards.py)."""
-    path = CARDS / f"{entry.id}.json"
-    if not path.is_file():
+    if entry.id not in CARDS:
         return []
-    card = read_json(path)
+    card = CARDS[entry.id]
     worlds = list(dict.fromkeys((run["backend"], run["level"]) for run in card["runs"]))
     worlds.sort(key=lambda world: (world[1] or 0.0, world[0] != NATIVE))
     names = list(dict.fromkeys(run["controller"] for run in card["runs"]))
@@ -249,20 +249,18 @@ Requirements on every id:
 
 def cards_page() -> str:
     """All cards in one table, their shortfalls, then a picture per id."""
-    entries = [
-        (system, entry) for system in systems().values() for entry in system.tasks if (CARDS / f"{entry.id}.json").is_file()
-    ]
+    entries = [(system, entry) for system in systems().values() for entry in system.tasks if entry.id in CARDS]
     page = [NOTE, CARDS_INTRO, f"| id | backend | {' | '.join(NAMES)} |", f"| --- | --- |{' --- |' * len(NAMES)}"]
     short = []
     for _, entry in entries:
-        runs = read_json(CARDS / f"{entry.id}.json")["runs"]
+        runs = CARDS[entry.id]["runs"]
         page += [f"| `{entry.id}`{row}" for row in table_rows(runs)]
         short += [f"- `{entry.id}`: {text}." for text in shortfalls(runs)]
     page += [ASKED + ("Missed:\n" if short else "All are met."), *short]
     page += ["", "An episode of the best controller:\n", "| id | system | episode |", "| --- | --- | --- |"]
     for system, entry in entries:
-        if (CARDS / f"{entry.id}.png").is_file():
-            link, picture = f"[{system.name}](systems/{system.name}.md)", f"../../results/task_cards/{entry.id}.png"
+        if (IMAGES / f"{entry.id}.gif").is_file():
+            link, picture = f"[{system.name}](systems/{system.name}.md)", f"../images/{entry.id}.gif"
             page.append(f"| `{entry.id}` | {link} | ![An episode]({picture}) |")
     return "\n".join([*page, ""])
 

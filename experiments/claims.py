@@ -58,8 +58,7 @@ def claims() -> dict[str, dict[str, Any]]:
 def numbers_of(name: str) -> dict[str, Any]:
     """Numbers of an experiment or of a reproduction."""
     folder = ROOT / ("reproductions" if (ROOT / "reproductions" / name).is_dir() else "results") / name
-    whole = next((folder / kept for kept in ("numbers.json", "expected.json") if (folder / kept).exists()), None)
-    return read_json(whole) if whole else {path.stem: read_json(path) for path in folder.glob("*.json")}
+    return read_json(next(folder / kept for kept in ("numbers.json", "expected.json") if (folder / kept).exists()))
 
 
 def value_of(figure: dict[str, Any], numbers: dict[str, Any]) -> list[float]:

@@ -7,8 +7,8 @@ Controllers are no action ("zero"), random actions ("random"), those that the sy
 MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's parameters and kind of contact if the
 system gives their values in our engine, and with the parameters that each episode draws; a line has its settings), and the
 policies of the package, without and with sensor noise and delay. Episode i begins from the same seed for all of them.
-Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes
-docs/reference/task_cards.md and the tables of docs/reference/systems from both.
+Writes results/task_cards/numbers.json, line by line; `make docs` makes docs/reference/task_cards.md and the tables of
+docs/reference/systems from it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load
-from softgym_envs.rendering.video import write_png
 from softgym_envs.systems import system_of_task, tasks
 
 LEVELS = (1.0, 2.0, 3.0)
@@ -90,7 +89,7 @@ class Args:
     levels: tuple[float, ...] = ()
     """Levels; none: all that there are."""
     controllers: tuple[str, ...] = ()
-    """Controllers; none: all, "zero" and "random" of every id before the others, and then speeds and pictures."""
+    """Controllers; none: all, "zero" and "random" of every id before the others, and then speeds."""
     episodes: int = 100
     """Episodes per entry."""
     ground_truth_episodes: int = 50
@@ -240,13 +239,20 @@ def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
               f"  return {run['return']:9.3f}", flush=True)  # fmt: skip
         card = read_card(task_id, args)  # again: another process may have written
         card |= {"runs": [*_without(card, key)[0], run], **provenance(machine=platform.processor() or platform.machine())}
-        write_json(args.out / f"{task_id}.json", card)
+        write_card(card, args)
 
 
 def read_card(task_id: str, args: Args) -> dict[str, Any]:
     """Measurements of the card so far."""
-    path = args.out / f"{task_id}.json"
-    return dict(read_json(path)) if path.is_file() else {"id": task_id, "runs": [], "speed": {}}
+    path = args.out / "numbers.json"
+    return (read_json(path) if path.is_file() else {}).get(task_id, {"id": task_id, "runs": [], "speed": {}})
+
+
+def write_card(card: dict[str, Any], args: Args) -> None:
+    """Replace the card of its id, or add it."""
+    path = args.out / "numbers.json"
+    cards = read_json(path) if path.is_file() else {}
+    write_json(path, dict(sorted({**cards, card["id"]: card}.items())))
 
 
 def _without(card: dict[str, Any], key: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
@@ -262,33 +268,12 @@ def measure_speed(task_id: str, args: Args) -> None:
             found = speed(task_id, backend)
             card = read_card(task_id, args)
             card["speed"][backend] = found
-            write_json(args.out / f"{task_id}.json", card)
+            write_card(card, args)
 
 
 def is_wanted(args: Args, first: bool, name: str) -> bool:
     """Whether the controller is among the wanted ones, and of the wave that is measured now."""
     return (name in FIRST) == first and name in (args.controllers or (name,))
-
-
-def draw(task_id: str, args: Args) -> None:
-    """Picture of an episode in our engine, by the controller of most success there, then of the highest return; four frames."""
-    path = args.out / f"{task_id}.png"
-    runs = [run for run in read_card(task_id, args)["runs"] if run["backend"] == NATIVE]
-    plain = [run for run in runs if "noise" not in run["controller"] and ":" not in run["controller"]]
-    best = max(plain, key=lambda run: (run["success"], run["return"]))
-    if path.is_file() and not args.again:
-        return
-    entry = next(e for e in entries(task_id, (NATIVE,)) if (e.controller, e.level) == (best["controller"], best["level"]))
-    envs = gym.make_vec(f"softgym_envs:{task_id}", num_envs=1, render_mode="rgb_array", **entry.keywords)
-    observation, _ = envs.reset(seed=args.seed)
-    policy, frames, ended = entry.drive(envs.unwrapped), [], False
-    while not ended:
-        frames.append(np.asarray(envs.render())[0])
-        observation, _, terminated, truncated, _ = envs.step(policy(observation))
-        ended = bool(terminated[0] or truncated[0])
-    chosen = [frames[round(share * (len(frames) - 1))][::2, ::2] for share in (0.0, 0.33, 0.67, 1.0)]
-    write_png(path, np.concatenate(chosen, axis=1))
-    envs.close()
 
 
 def main(args: Args) -> int:
@@ -301,7 +286,6 @@ def main(args: Args) -> int:
                 measure(task_id, args, partial(is_wanted, args, first))
         for task_id in () if args.controllers else ids:
             measure_speed(task_id, args)
-            draw(task_id, args)
     except (SoftgymError, gym.error.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

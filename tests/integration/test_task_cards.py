@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from helpers import load_script
-from PIL import Image
 
 from agents.learning.evaluation import evaluate_controller, uniform, zero
 from agents.transfer_study.statistics import share
@@ -12,8 +11,7 @@ from softgym_envs.core.files import read_json
 from softgym_envs.systems import tasks
 
 GENERATE = load_script("docs/generate.py")
-FOLDER = Path(__file__).parents[2] / "results" / "task_cards"
-FILES = {path.stem: read_json(path) for path in FOLDER.glob("*.json")}
+FILES = read_json(Path(__file__).parents[2] / "results/task_cards/numbers.json")
 CARDS = {env_id: card["runs"] for env_id, card in FILES.items()}
 IDS = [task.id for task in tasks()]
 EPISODES = 16
@@ -48,12 +46,10 @@ def test_who_does_not_look_is_within_the_limits_for_sure(env_id):
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_cards_say_how_fast_both_worlds_are_and_show_an_episode(env_id):
+def test_cards_say_how_fast_both_worlds_are(env_id):
     for backend in ("native", "mujoco"):
         speed = FILES[env_id]["speed"][backend]
         assert speed["rows"] > 1 and min(speed["single"], speed["batch"]) > 0
-    with Image.open(FOLDER / f"{env_id}.png") as picture:
-        assert picture.width > 2 * picture.height  # four frames
     assert all(run["return_95"][0] <= run["return"] <= run["return_95"][1] for run in CARDS[env_id])
 
 

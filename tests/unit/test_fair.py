@@ -34,7 +34,7 @@ def test_the_committed_ratio_is_of_a_robot_in_contact():
 
 def test_the_committed_speeds_are_what_was_asked():
     """The block is five times as fast as its MuJoCo model; one id takes more than 40 us beside the physics."""
-    speed = read_json(ROOT / "results/task_cards/SlidingBlock-v0.json")["speed"]
+    speed = read_json(ROOT / "results/task_cards/numbers.json")["SlidingBlock-v0"]["speed"]
     assert speed["native"]["single"] >= 5 * speed["mujoco"]["single"]
     steps = read_json(ROOT / "results/step_speed/numbers.json")["rows"]
     assert {row["id"] for row in steps} == {task.id for task in tasks()}
