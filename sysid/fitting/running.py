@@ -18,7 +18,7 @@ class Running:
     """
 
     checkpoint: Path | None = None
-    """JSON file written after every iteration, removed at the end."""
+    """JSON file written after iterations and when interrupted, removed at the end."""
     resume: bool = False
     """Whether to continue from `checkpoint`."""
     progress: TextIO | None = None

@@ -53,6 +53,7 @@ LOWER = 0.95  # Largest ratio of squared residuals for a fit to replace another 
 ROUGHLY = 1e-5  # Relative cost tolerance of a fit that only provides the start of another.
 BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)  # Options of the first fit over shorter segments.
 NOISE_STAYS = 1e-7  # Relative cost tolerance where starts are unknown: the rest of the cost is noise, which no step removes.
+SAVING = 0.05  # Largest share of the time that goes into checkpoints: that of thousands of segments takes half a second.
 STAYS = 0.01
 """Standard deviations within which parameters count as converged where starts are unknown: what still lowers the cost are
 states at starts of segments, as where a cable begins to pull the sooner or later."""
@@ -416,6 +417,8 @@ class _Reporter:
         self.running, self.total, self.identity, self.spec, self.phases = running, total, identity, spec, phases
         self.write: Callable[[str], None] = lambda line: None
         self.bar: Any = None
+        self.unsaved: Journal | None = None
+        self.saved_next = 0.0  # [s] on the clock of time.monotonic
 
     def __enter__(self) -> _Reporter:
         stream = self.running.progress
@@ -430,6 +433,8 @@ class _Reporter:
         if self.bar is not None:
             self.bar.close()
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self.running.checkpoint is not None:
+            if self.unsaved is not None:
+                checkpoint.save(self.running.checkpoint, self.identity, self.spec, self.unsaved)
             self.write(f"interrupted; go on with resume from {self.running.checkpoint}")
 
     def phase(self, journal: Journal) -> None:
@@ -449,5 +454,9 @@ class _Reporter:
         self._save(journal)
 
     def _save(self, journal: Journal) -> None:
-        if self.running.checkpoint is not None:
+        """Write the checkpoint, unless that would take more than SAVING of the time; an interruption writes what is left."""
+        self.unsaved = journal
+        if self.running.checkpoint is not None and (began := time.monotonic()) >= self.saved_next:
             checkpoint.save(self.running.checkpoint, self.identity, self.spec, journal)
+            self.unsaved, ended = None, time.monotonic()
+            self.saved_next = ended + (ended - began) / SAVING

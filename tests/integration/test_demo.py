@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from helpers import ROOT, load_script
 
@@ -26,22 +25,20 @@ def demo():
 
 
 def test_a_vine_is_recorded_identified_planned_and_transferred_in_a_gigabyte(tmp_path):
-    command = [sys.executable, ROOT / "scripts" / "demo.py", "VineGrow-v0", "--horizon", "12", "--iterations", "2"]
-    said = subprocess.run(
+    command = [sys.executable, ROOT / "scripts" / "demo.py", "VineGrow-v0", "--horizon", "12", "--samples", "8"]
+    ran = subprocess.run(
         [sys.executable, "-c", PEAK, *command, "--out", tmp_path], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    assert int(said.stdout) < (1e9 if sys.platform == "darwin" else 1e6)
+    assert int(ran.stdout) < (1e9 if sys.platform == "darwin" else 1e6)
     numbers = json.loads((tmp_path / "demo.json").read_text())
     costs = {row[0]: float(row[1]) for row in numbers["rows"]}
+    assert list(costs) == ["no control", "before identification", "identified", "best possible"]
     assert numbers["ground_truth_steps"] == 1000
-    assert costs["identified engine"] < costs["ground truth, no control"]
-    assert (
-        abs(costs["ground truth, planned after identification"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
-    )
+    assert max(costs["identified"], costs["best possible"]) < costs["no control"]
     assert (tmp_path / "fit" / "body" / "fit.toml").exists() and (tmp_path / "demo.gif").read_bytes()[:3] == b"GIF"
     page = (tmp_path / "report.html").read_text()
-    assert "Cost is a sum over the control steps, less is better" in page and "adds iLQG" in page
-    assert page.count("data:image/") == 3 and 'href="fit/report.html"' in page
+    assert "Cost is a sum over the control steps, less is better" in page and "Cost on the ground truth: before" in page
+    assert page.count("data:image/") == 2 and 'href="fit/report.html"' in page
 
 
 def test_the_demo_says_what_it_is_at_while_it_works():
@@ -67,8 +64,7 @@ def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):
     ("given", "message"),
     [
         ({"horizon": 0}, "--horizon is 0, expected a whole number >= 1"),
-        ({"iterations": 0}, "--iterations is 0, expected a whole number >= 1"),
-        ({"restarts": -1}, "--restarts is -1, expected a whole number >= 1"),
+        ({"samples": 1}, "--samples is 1, expected a whole number >= 2"),
         ({"seed": -1}, "--seed is -1, expected a whole number >= 0"),
         ({"period": 0.0}, "--period is 0.0, expected a number [s] > 0"),
         ({"period": 0.0015}, "--period is 0.0015 s, expected a whole number of physics steps of "),
@@ -81,10 +77,9 @@ def test_what_cannot_be_is_refused_before_anything_is_recorded(demo, tmp_path, c
     assert message in said.err and "recording" not in said.out
 
 
-def test_a_plan_that_is_worth_nothing_is_said_to_be(demo):
-    still, moving = np.zeros(5), np.ones(5)
-    assert "does ElasticCatch-v0 begin at its goal" in demo.idle_note("ElasticCatch-v0", {demo.IDLE: still, demo.THEIRS: still})
-    assert demo.idle_note("ElasticCatch-v0", {demo.IDLE: moving, demo.THEIRS: still}) == ""
+def test_plans_that_are_worth_nothing_are_said_to_be(demo):
+    assert "does ElasticCatch-v0 begin at its goal" in demo.idle_note("ElasticCatch-v0", {demo.IDLE: 0.0, demo.BEST: 0.0})
+    assert demo.idle_note("ElasticCatch-v0", {demo.IDLE: 5.0, demo.BEST: 0.0}) == ""
 
 
 def test_a_ground_truth_that_the_system_has_not_is_refused(demo, tmp_path, capsys):
