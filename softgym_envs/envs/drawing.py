@@ -14,10 +14,9 @@ from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import Array
 from ..core.task import load
-from ..rendering.camera import Camera
 from ..rendering.picture import Picture, PointOverlay, check_hints
 from ..rendering.pygame_view import Image, PygameRenderer
-from ..rendering.scene import Hud, Scene
+from ..rendering.scene import Hud, Scene, view_of
 from ..rendering.video import write_gif
 from ..systems import system_of
 
@@ -69,16 +68,20 @@ def render_state(
     renderer: PygameRenderer,
     *,
     parameters: Parameters | None = None,
-    camera: Camera | None = None,
+    view: str = "default",
     hud: Hud | None = None,
 ) -> Image | None:
     """Draw one state (nx,) by a renderer: the picture (height, width, 3), or None if the renderer shows it in a window.
+
+    `view` is one of `rendering.camera.VIEWS`.
 
     Raises:
         OptionError: See `scene_of`.
         ShapeError: See `scene_of`.
     """
-    return renderer.draw(scene_of(simulator, state, hints, parameters=parameters), camera, hud)
+    picture = picture_of(simulator)
+    scene = picture.scene(simulator, state, check_hints(hints), parameters or simulator.default_parameters)
+    return renderer.draw(scene, view_of(scene, view, picture.followed(simulator.model, state)), hud)
 
 
 def overlay_scene(simulator: Drawable, fitted: Array, measured: Array) -> Scene:

@@ -17,6 +17,7 @@ from .checks import checked_action
 from .copies import Copied
 from .episodes import Episodes, Observation, Outcome
 from .making import make_episodes
+from .settings import Settings
 
 _FIRST_ROW = np.zeros(1, dtype=np.intp)
 
@@ -139,7 +140,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         if self.render_mode is None:
             gym.logger.warn('render() without a render mode; use gym.make(id, render_mode="rgb_array")')
             return None
-        self._renderer = self._renderer or make_renderer(self.render_mode, self.metadata["render_fps"])
+        self._renderer = self._renderer or make_renderer(self.render_mode, self.metadata["render_fps"], self.episodes.settings)
         return draw_row(self.episodes, 0, self._renderer)
 
     def close(self) -> None:
@@ -214,11 +215,12 @@ def first_of(info: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def make_renderer(mode: str, fps: int) -> Any:
+def make_renderer(mode: str, fps: int, settings: Settings) -> Any:
     """Make a renderer; pygame is imported here and not before."""
     from ..rendering import PygameRenderer
 
-    return PygameRenderer(mode=mode, fps=fps if mode == "human" else None)
+    size = (int(settings.width), int(settings.height))
+    return PygameRenderer(size, mode=mode, fps=fps if mode == "human" else None, overlay=settings.overlay)
 
 
 def draw_row(episodes: Episodes, row: int, renderer: Any) -> Any:
@@ -226,5 +228,6 @@ def draw_row(episodes: Episodes, row: int, renderer: Any) -> Any:
     from .drawing import render_state
 
     hints = episodes.task.draw_hints(episodes.context[row])
-    parameter_values = type(episodes.nominal).from_vector(episodes.parameter_values[row])
-    return render_state(episodes.simulator, episodes.state[row].copy(), hints, renderer, parameters=parameter_values)  # type: ignore[arg-type]
+    parameters = type(episodes.nominal).from_vector(episodes.parameter_values[row])
+    simulator, state, view = episodes.simulator, episodes.state[row].copy(), episodes.settings.camera
+    return render_state(simulator, state, hints, renderer, parameters=parameters, view=view)  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from ..core.simulator import Array
 from ..core.trajectory import Trajectory, TrajectorySet
 from ..rendering.camera import Camera
 from ..rendering.picture import Picture
-from ..rendering.pygame_view import Image, PygameRenderer, default_camera
-from ..rendering.scene import Bar, Hud
+from ..rendering.pygame_view import Image, PygameRenderer
+from ..rendering.scene import Bar, Hud, default_camera
 from ..rendering.teleop import keyed_action, ramp
 from ..rendering.video import FrameRecorder, write_png, write_video
 from .drawing import picture_of, scene_of
@@ -213,6 +213,7 @@ class Player:
         if self.following or self.frames == 0:
             self.camera = default_camera(scene)
         hud = self.hud() if self.hud_shown else None
+        self.renderer.overlay = self.hud_shown
         if self.options.headless_frames:
             image: Image | None = self.renderer.rgb(scene, self.camera, hud)
         else:

@@ -24,6 +24,7 @@ from ..core.parameters import (
 from ..core.posterior import POSTERIOR, PosteriorParameters
 from ..core.simulator import HasStabilityLimit, HasWarnings, Simulator, as_numbers, check_number
 from ..core.system import NATIVE
+from ..rendering.camera import VIEWS
 
 LONGEST = 1e9
 """Longest control period [s]."""
@@ -66,6 +67,15 @@ class Settings(Interface):
     spite of a delay."""
     disturbance: float = 0.0
     """Standard deviation [m/s] of random velocity disturbances of every body before every control step."""
+    width: int = 640
+    """Width of pictures [pixels], 16 ... 4096."""
+    height: int = 480
+    """Height of pictures [pixels], 16 ... 4096."""
+    camera: str = "default"
+    """View of pictures: "default" shows robot and goal, "side" and "front" from just over the ground, "top" from above;
+    "follow" is near to the tip, hand or centre of the robot."""
+    overlay: bool = True
+    """Whether pictures show the legend, forces, range readings and actual velocities. Without it: robot, surroundings, goal."""
 
     def __post_init__(self) -> None:
         check_number("control_period", self.control_period, positive=True, unit="s")
@@ -73,6 +83,12 @@ class Settings(Interface):
             raise OptionError(f"options is {shown(self.options)}, expected a mapping of keywords to values")
         super().__post_init__()
         check_number("disturbance", self.disturbance, low=0.0)
+        for name in ("width", "height"):
+            check_number(name, getattr(self, name), low=16, high=4096, whole=True, unit="pixels")
+        if not isinstance(self.camera, str) or self.camera not in VIEWS:
+            raise OptionError(f"camera is {shown(self.camera)}, allowed are {', '.join(VIEWS)}")
+        if not isinstance(self.overlay, bool):
+            raise OptionError(f"overlay is {shown(self.overlay)}, allowed are True and False")
         check_number("action_memory", self.action_memory, low=0, high=1000, whole=True, unit="control steps")
 
 

@@ -301,7 +301,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         if self.render_mode is None:
             gym.logger.warn('render() without a render mode; use gym.make_vec(id, render_mode="rgb_array")')
             return None
-        self._renderer = self._renderer or make_renderer(self.render_mode, self.metadata["render_fps"])
+        self._renderer = self._renderer or make_renderer(self.render_mode, self.metadata["render_fps"], self.episodes.settings)
         return tuple(draw_row(self.episodes, row, self._renderer) for row in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -5,8 +5,8 @@ Knows no robot, no task and no Gymnasium: each system has its own `picture.py`. 
 
 from .camera import Camera
 from .picture import Picture, PointOverlay
-from .pygame_view import PygameRenderer, default_camera
-from .scene import Bar, Hud, Scene
+from .pygame_view import PygameRenderer
+from .scene import Bar, Hud, Scene, default_camera
 from .video import side_by_side, write_gif, write_mp4, write_png, write_video
 
 __all__ = [

@@ -6,6 +6,7 @@ Legend: k number of points. World: z up, metres. Pixels: x to the right, y down,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from ..core.simulator import Array
 
 NEAR_PLANE = 0.05
 """Points closer to the camera than this [m] are not drawn."""
+ASPECT = 4 / 3
+"""Width over height of the picture for which scenes are framed: narrower ones show as much from left to right."""
+VIEWS = ("default", "side", "front", "top", "follow")
+"""Named views of a scene, see `view_of`."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Camera:
     elevation: float = float(np.deg2rad(20.0))
     """Height of the camera over the horizon of the target [rad]."""
     field_of_view: float = float(np.deg2rad(34.0))
-    """Vertical opening angle [rad]."""
+    """Vertical opening angle of a picture of 4:3 or wider [rad]."""
 
     def __post_init__(self) -> None:
         numbers = {
@@ -46,20 +51,20 @@ class Camera:
             if not lower <= value <= upper:  # NaN fails too
                 raise OptionError(f"camera {name} is {value}, allowed is [{lower:.4g}, {upper:.4g}]")
 
-    @property
+    @cached_property
     def axes(self) -> Array:
         """Rows: to the right, up, forward, in the world frame, (3, 3)."""
         ca, sa, ce, se = np.cos(self.azimuth), np.sin(self.azimuth), np.cos(self.elevation), np.sin(self.elevation)
         return np.array([[-sa, ca, 0.0], [-se * ca, -se * sa, ce], [-ce * ca, -ce * sa, -se]])
 
-    @property
+    @cached_property
     def position(self) -> Array:
         """Position of the camera, (3,) [m]."""
         return np.asarray(np.asarray(self.target) - self.distance * self.axes[2])
 
-    def focal_length(self, height: int) -> float:
-        """f = (height / 2) / tan(field_of_view / 2), in pixels of a picture of that height."""
-        return float(0.5 * height / np.tan(0.5 * self.field_of_view))
+    def focal_length(self, size: tuple[int, int]) -> float:
+        """f = (H / 2) / tan(field_of_view / 2) in pixels; H is the height, or that of a picture of 4:3 if it is wider."""
+        return float(0.5 * min(size[1], size[0] / ASPECT) / np.tan(0.5 * self.field_of_view))
 
     def project(self, points: Array, size: tuple[int, int]) -> tuple[Array, Array]:
         """x = W/2 + f X/Z, y = H/2 - f Y/Z with (X, Y, Z) in the camera's frame.
@@ -73,7 +78,7 @@ class Camera:
         """
         local = (points - self.position) @ self.axes.T
         depth = local[..., 2]
-        scale = self.focal_length(size[1]) / np.maximum(depth, NEAR_PLANE)
+        scale = self.focal_length(size) / np.maximum(depth, NEAR_PLANE)
         pixels = np.stack([0.5 * size[0] + scale * local[..., 0], 0.5 * size[1] - scale * local[..., 1]], axis=-1)
         return pixels, depth
 

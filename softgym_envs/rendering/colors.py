@@ -5,6 +5,7 @@ Colours are (red, green, blue) in 0 ... 255. Legend: k number of colours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,8 @@ from ..core.simulator import Array
 
 Color = tuple[int, int, int]
 
+CHUNK = 64
+"""Rows that `in_chunks` turns into lists at a time."""
 PAPER: Color = (248, 249, 251)
 """Background; the ground fades into it."""
 GROUND: Color = (226, 231, 236)
@@ -77,10 +80,21 @@ def as_color(rgb: Array | NDArray[np.uint8]) -> Color:
     return r, g, b
 
 
-def to_ints(colors: Array | NDArray[np.uint8]) -> list[Any]:
+def to_ints(colors: Array | NDArray[Any]) -> list[Any]:
     """Colours (..., 3) as nested lists of int, clipped to 0 ... 255, as pygame takes them."""
-    listed: list[Any] = np.clip(np.round(colors), 0, 255).astype(int).tolist()
+    listed: list[Any] = to_bytes(colors).tolist()
     return listed
+
+
+def to_bytes(colors: Array | NDArray[Any]) -> NDArray[np.int64]:
+    """Colours (..., 3) as whole numbers, clipped to 0 ... 255."""
+    return np.asarray(np.clip(np.round(colors), 0, 255), dtype=np.int64)
+
+
+def in_chunks(*arrays: Any) -> Iterator[Any]:
+    """Rows of arrays (k, ...) as nested lists, made some at a time: many lists at once make Python search all its memory."""
+    for start in range(0, len(arrays[0]), CHUNK):
+        yield from zip(*(array[start : start + CHUNK].tolist() for array in arrays), strict=True)
 
 
 def mix(a: Array | Color, b: Array | Color, share: Array | float) -> Array:

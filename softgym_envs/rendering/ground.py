@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 
 from ..core.simulator import Array
 from .camera import NEAR_PLANE, Camera
-from .colors import GRID, PAPER, SHADOW, Color, mix, to_ints
+from .colors import GRID, PAPER, SHADOW, Color, in_chunks, mix, to_bytes, to_ints
 from .scene import Arrow, GroundGrid, Marker, Prism
 
 Size = tuple[int, int]
 
 LIGHT = np.array([-0.35, -0.25, 0.90]) / math.sqrt(0.35**2 + 0.25**2 + 0.90**2)
 """Direction to the sun, world frame."""
+FAINTEST = 0.04
+"""Ground that has faded more than this is not drawn."""
 LIFT = 0.004
 """Height over the ground at which things lying on it are drawn [m]."""
 
@@ -42,7 +45,7 @@ def _lines(center: float, ground: GroundGrid, breaks: Array) -> tuple[Array, NDA
     """Coordinates of grid lines and bends within the patch, sorted, and which of them are grid lines."""
     low, high = center - ground.radius, center + ground.radius
     major = ground.spacing * np.arange(math.floor(low / ground.spacing), math.ceil(high / ground.spacing) + 1)
-    inside = breaks[(breaks > low) & (breaks < high)]
+    inside = breaks[(breaks > major[0]) & (breaks < major[-1])]
     values = np.unique(np.round(np.concatenate([major, inside]), 9))
     return values, np.isin(values, np.round(major, 9))
 
@@ -70,30 +73,67 @@ def _corners(values: Array) -> Array:
 def draw_ground(surface: pygame.Surface, ground: GroundGrid, camera: Camera) -> None:
     """Shaded quads with their grid lines, far ones first, fading into the background."""
     mesh = _mesh(ground)
-    pixels, depth = camera.project(mesh.points, surface.get_size())
-    world, screen, depths = _corners(mesh.points), _corners(pixels), _corners(depth)
+    shape, lines = mesh.points.shape, (mesh.major_x.tobytes(), mesh.major_y.tobytes())
+    level = float(ground.height(*np.array(ground.center)))
+    patch = _Patch(mesh.points.tobytes(), shape, lines, ground.center, ground.radius, ground.color, level)
+    surface.blit(_painted(surface.get_size(), camera, patch), (0, 0))
+
+
+class _Patch(NamedTuple):
+    """Everything of a ground that decides its pixels."""
+
+    points: bytes
+    shape: tuple[int, ...]
+    major: tuple[bytes, bytes]
+    center: tuple[float, float]
+    radius: float
+    color: Color
+    level: float
+
+
+@lru_cache(maxsize=4)
+def _painted(size: Size, camera: Camera, patch: _Patch) -> pygame.Surface:
+    """The ground alone, kept: in most pictures neither the camera nor the ground moves."""
+    surface = pygame.Surface(size)
+    surface.fill(PAPER)
+    points = np.frombuffer(patch.points).reshape(patch.shape)
+    major_x, major_y = (np.frombuffer(lines, dtype=np.bool_) for lines in patch.major)
+    pixels, depth = camera.project(points, size)
+    world, screen, depths = _corners(points), _corners(pixels), _corners(depth)
     middle = world.mean(axis=1)
-    away = np.hypot(middle[:, 0] - ground.center[0], middle[:, 1] - ground.center[1]) / ground.radius
+    away = np.hypot(middle[:, 0] - patch.center[0], middle[:, 1] - patch.center[1]) / patch.radius
     fade = np.clip(1.0 - away**2, 0.0, 1.0)
-    height = middle[:, 2] - float(ground.height(*np.array(ground.center)))
-    shade = _shade(world) + 0.5 * np.clip(height / ground.radius, -0.25, 0.15)  # the higher, the lighter
-    edges = _major_edges(mesh)
-    visible = np.nonzero((fade > 0.0) & (depths.min(axis=1) > NEAR_PLANE) & _on_screen(screen, surface.get_size()))[0]
-    order = visible[np.argsort(-depths[visible].mean(axis=1), kind="stable")]
-    fill = to_ints(mix(PAPER, np.clip(shade[:, None] * np.asarray(ground.color), 0, 255), fade)[order])
-    line = to_ints(mix(PAPER, GRID, 0.9 * fade)[order])
-    width = max(1, round(surface.get_height() / 480))
-    for quad, fill_color, line_color, drawn in zip(screen[order].tolist(), fill, line, edges[order].tolist(), strict=True):
-        pygame.draw.polygon(surface, fill_color, quad)
-        for side in range(4):
-            if drawn[side]:
-                pygame.draw.line(surface, line_color, quad[side], quad[(side + 1) % 4], width)
+    shade = _shade(world) + 0.5 * np.clip((middle[:, 2] - patch.level) / patch.radius, -0.25, 0.15)  # the higher, the lighter
+    visible = np.flatnonzero((fade > FAINTEST) & (depths.min(axis=1) > NEAR_PLANE) & _on_screen(screen, size))
+    distance = np.hypot(*(middle - camera.position)[visible, :2].T)
+    order = visible[np.argsort(-distance, kind="stable")]
+    fill = to_bytes(mix(PAPER, np.clip(shade[:, None] * np.asarray(patch.color), 0, 255), fade)[order])
+    line = to_bytes(mix(PAPER, GRID, 0.9 * fade)[order])
+    width = max(1, round(size[1] / 480))
+    far = _far_corner(middle[order], camera.position)
+    edges = _major_edges(major_x, major_y)[order]
+    rows = np.arange(len(order))
+    corner = np.stack([screen[order][rows, (far + step) % 4] for step in (-1, 0, 1)], axis=1)
+    kind = edges[rows, (far - 1) % 4] + 2 * edges[rows, far]
+    for quad, paint, ink, bend, drawn in in_chunks(screen[order], fill, line, corner, kind):
+        pygame.draw.polygon(surface, paint, quad)
+        if drawn == 3:
+            pygame.draw.lines(surface, ink, False, bend, width)
+        elif drawn:
+            pygame.draw.line(surface, ink, bend[drawn - 1], bend[drawn], width)
+    return surface
 
 
-def _major_edges(mesh: _Mesh) -> NDArray[np.bool_]:
+def _far_corner(middle: Array, camera: Array) -> NDArray[np.intp]:
+    """Corner of quads (Q, 3) that is farthest from the camera (3,): its two sides are hidden by no other quad; (Q,)."""
+    beyond_x, beyond_y = middle[:, 0] > camera[0], middle[:, 1] > camera[1]
+    return np.where(beyond_y, np.where(beyond_x, 2, 3), np.where(beyond_x, 1, 0))
+
+
+def _major_edges(major_x: NDArray[np.bool_], major_y: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether the four sides of a quad (y low, x high, y high, x low) lie on grid lines, (Q, 4)."""
-    nx, ny = len(mesh.x) - 1, len(mesh.y) - 1
-    along_x, along_y = mesh.major_y[None, :].repeat(nx, axis=0), mesh.major_x[:, None].repeat(ny, axis=1)
+    nx, ny = len(major_x) - 1, len(major_y) - 1
+    along_x, along_y = major_y[None, :].repeat(nx, axis=0), major_x[:, None].repeat(ny, axis=1)
     return np.stack([along_x[:, :-1], along_y[1:], along_x[:, 1:], along_y[:-1]], axis=-1).reshape(-1, 4)
 
 
@@ -126,15 +166,13 @@ def draw_shadow(surface: pygame.Surface, ground: GroundGrid, camera: Camera, sta
     (p0, z0), (p1, z1) = (camera.project(foot, small) for foot in feet)
     high = 0.5 * (start[:, 2] - feet[0][:, 2] + end[:, 2] - feet[1][:, 2])
     strength = 0.62 * np.exp(-np.maximum(high, 0.0) / 1.2)
-    width = np.maximum(1, np.round(2.2 * radius * camera.focal_length(small[1]) / np.maximum(z0, NEAR_PLANE))).astype(int)
+    width = np.maximum(1, np.round(2.2 * radius * camera.focal_length(small) / np.maximum(z0, NEAR_PLANE))).astype(int)
     order = np.argsort(strength, kind="stable")
     order = order[(np.minimum(z0, z1) > NEAR_PLANE)[order]]
     if len(order):
         box = _bounds(np.concatenate([p0[order], p1[order]]), int(width[order].max()) + 12, small)
-        dark = to_ints(strength[order, None] * (np.asarray(PAPER) - SHADOW))
-        lines = zip(
-            dark, (p0[order] - box.topleft).tolist(), (p1[order] - box.topleft).tolist(), width[order].tolist(), strict=True
-        )
+        dark = to_bytes(strength[order, None] * (np.asarray(PAPER) - SHADOW))
+        lines = in_chunks(dark, p0[order] - box.topleft, p1[order] - box.topleft, width[order])
         _subtract_blurred(surface, box, lines)
 
 
@@ -186,17 +224,17 @@ def _fill(surface: pygame.Surface, camera: Camera, points: Array, color: Color, 
 
 
 def draw_marker(surface: pygame.Surface, ground: GroundGrid, camera: Camera, marker: Marker) -> None:
-    """A disc and two rings on the ground around the goal."""
-    angle = np.linspace(0.0, 2 * np.pi, 65)
+    """A target on the ground: a disc and a ring around it."""
+    angle = np.linspace(0.0, 2 * np.pi, 49)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
     def at(radius: float) -> Array:
         flat = marker.position[:2] + radius * marker.radius * circle
         return np.column_stack([flat, ground.height(flat[:, 0], flat[:, 1]) + LIFT])
 
-    _fill(surface, camera, at(1.0), marker.color, 36)
-    for outer, inner, alpha in ((1.0, 0.90, 210), (0.45, 0.36, 170)):
-        _fill(surface, camera, np.concatenate([at(outer), at(inner)[::-1]]), marker.color, alpha)
+    _fill(surface, camera, at(1.0), marker.color, 40)
+    _fill(surface, camera, np.concatenate([at(1.0), at(0.80)[::-1]]), marker.color, 235)
+    _fill(surface, camera, at(0.45), marker.color, 235)
 
 
 def draw_arrow(surface: pygame.Surface, camera: Camera, arrow: Arrow) -> None:
@@ -215,18 +253,26 @@ def draw_arrow(surface: pygame.Surface, camera: Camera, arrow: Arrow) -> None:
 
 def draw_prisms(surface: pygame.Surface, camera: Camera, prisms: list[Prism]) -> None:
     """Blocks as sides and top, far ones first. Bodies are drawn over them: meant for low blocks seen from above."""
-    size = surface.get_size()
-    feet = [np.column_stack([p.outline, p.floor(p.outline[:, 0], p.outline[:, 1])]) for p in prisms]
-    where = [float(np.linalg.norm(foot.mean(axis=0) - camera.position)) for foot in feet]
-    for index in np.argsort([-d for d in where], kind="stable").tolist():
-        prism, low = prisms[index], feet[index]
-        high = low + np.array([0.0, 0.0, prism.height])
-        following = np.roll(np.arange(len(low)), -1)
-        sides = np.stack([low, low[following], high[following], high], axis=1)
-        order = np.argsort(-np.linalg.norm(sides.mean(axis=1) - camera.position, axis=1), kind="stable")
-        shade = _shade(sides)
-        faces = [(sides[i], 0.78 * min(max(float(shade[i]), 0.6), 1.1)) for i in order] + [(high, 1.0)]
-        for corners, light in faces:
-            pixels, depth = camera.project(corners, size)
-            if depth.min() > NEAR_PLANE and np.abs(pixels).max() < 1e5:
-                pygame.draw.polygon(surface, to_ints(light * np.asarray(prism.color, dtype=np.float64)), pixels.tolist())
+    if not prisms:
+        return
+    counts = [len(p.outline) for p in prisms]
+    ends = np.cumsum(counts)
+    feet = np.concatenate([np.column_stack([p.outline, p.floor(p.outline[:, 0], p.outline[:, 1])]) for p in prisms])
+    tops = feet + np.repeat([(0.0, 0.0, p.height) for p in prisms], counts, axis=0)
+    following = np.arange(len(feet)) + 1
+    following[ends - 1] = ends - counts
+    sides = np.stack([feet, feet[following], tops[following], tops], axis=1)
+    pixels, depth = camera.project(sides, surface.get_size())
+    seen = (depth.min(axis=1) > NEAR_PLANE) & (np.abs(pixels).max(axis=(1, 2)) < 1e5)
+    away = np.linalg.norm(sides.mean(axis=1) - camera.position, axis=1)
+    light = 0.78 * np.clip(_shade(sides), 0.6, 1.1)
+    fill = to_ints(light[:, None] * np.repeat([p.color for p in prisms], counts, axis=0))
+    corners = pixels.tolist()
+    order = np.argsort(-away, kind="stable")
+    owner = np.repeat(np.arange(len(prisms)), counts)
+    for index in np.argsort([-away[end - count : end].mean() for end, count in zip(ends, counts, strict=True)], kind="stable"):
+        own = order[owner[order] == index]
+        if seen[own].all():
+            for side in own.tolist():
+                pygame.draw.polygon(surface, fill[side], corners[side])
+            pygame.draw.polygon(surface, prisms[index].color, pixels[ends[index] - counts[index] : ends[index], 3].tolist())

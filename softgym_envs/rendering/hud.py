@@ -13,6 +13,8 @@ from .scene import Bar, Hud, Legend
 HUD_MARGIN = 10
 SYSTEM = (640, 480)
 """Pixels that text and bars need; for a smaller picture they are drawn at this size and scaled down."""
+LEGEND = (420, 315)
+"""As `SYSTEM`, for a legend alone."""
 BAR_WIDTH = 70
 POSITIVE: Color = (52, 142, 108)
 NEGATIVE: Color = (196, 88, 78)
@@ -40,13 +42,24 @@ def _panel(surface: pygame.Surface, rect: pygame.Rect, alpha: int = 205) -> None
 def draw_hud(surface: pygame.Surface, hud: Hud, legend: Legend | None) -> None:
     """Title, lines and bars at the upper left, badge at the upper right, legend and key help below."""
     size = surface.get_size()
-    scale = max(1.0, SYSTEM[0] / size[0], SYSTEM[1] / size[1])
+    least = LEGEND if hud == Hud() else SYSTEM
+    scale = max(1.0, least[0] / size[0], least[1] / size[1])
     if scale > 1.0:
-        sheet = pygame.Surface([round(scale * side) for side in size], pygame.SRCALPHA)
-        sheet.fill((*PAPER, 0))
-        draw_hud(sheet, hud, legend)
-        surface.blit(pygame.transform.smoothscale(sheet, size), (0, 0))
-        return
+        surface.blit(_scaled(size, scale, hud, legend), (0, 0))
+    else:
+        _draw(surface, hud, legend)
+
+
+@lru_cache(maxsize=4)
+def _scaled(size: tuple[int, int], scale: float, hud: Hud, legend: Legend | None) -> pygame.Surface:
+    """Everything on a transparent sheet of `size`, drawn larger and scaled down; kept, as legends seldom change."""
+    sheet = pygame.Surface([round(scale * side) for side in size], pygame.SRCALPHA)
+    sheet.fill((*PAPER, 0))
+    _draw(sheet, hud, legend)
+    return pygame.transform.smoothscale(sheet, size)
+
+
+def _draw(surface: pygame.Surface, hud: Hud, legend: Legend | None) -> None:
     _draw_table(surface, hud)
     bottom = _draw_help(surface, hud.help)
     if legend is not None:
@@ -107,18 +120,26 @@ def _draw_help(surface: pygame.Surface, lines: tuple[str, ...]) -> int:
 
 
 def _draw_legend(surface: pygame.Surface, legend: Legend, bottom: int) -> None:
-    """A colour bar with its two ends."""
-    height = 9
-    words = [_font(17).size(text)[0] for text in (legend.label, legend.note) if text]
-    width = max(150, sum(words) + 12 * (len(words) - 1))
-    left, top = surface.get_width() - width - HUD_MARGIN - 10, bottom - 44
-    _panel(surface, pygame.Rect(left - 10, top - 6, width + 20, 42))
+    """A colour bar with its two ends, and further colours with their meanings above it."""
+    font, words = _font(17), [text for text in (legend.label, legend.note) if text]
+    width = max([font.size(text)[0] + 22 for _, text in legend.entries], default=0)
+    if legend.label:
+        width = max(150, width, sum(font.size(text)[0] for text in words) + 12 * (len(words) - 1))
+    height = 15 * len(legend.entries) + (36 if legend.label else 0)
+    left, top = surface.get_width() - width - HUD_MARGIN - 10, bottom - height - 8
+    _panel(surface, pygame.Rect(left - 10, top - 6, width + 20, height + 8))
+    for color, text in legend.entries:
+        pygame.draw.rect(surface, color, (left, top + 1, 14, 8), border_radius=2)
+        _text(surface, text, (left + 22, top - 1), 17, INK)
+        top += 15
+    if not legend.label:
+        return
     _text(surface, legend.label, (left, top - 1), 17, INK)
     if legend.note:
-        _text(surface, legend.note, (left + width - words[-1], top - 1), 17, FAINT)
+        _text(surface, legend.note, (left + width - font.size(legend.note)[0], top - 1), 17, FAINT)
     ramp = to_ints(tension_colors(np.linspace(0.0, 1.0, width)))
     for i in range(width):
-        pygame.draw.line(surface, ramp[i], (left + i, top + 12), (left + i, top + 12 + height - 1))
+        pygame.draw.line(surface, ramp[i], (left + i, top + 12), (left + i, top + 20))
     _text(surface, f"{legend.low:g}", (left, top + 23), 16, FAINT)
     high = f"{legend.high:g}"
     _text(surface, high, (left + width - _font(16).size(high)[0], top + 23), 16, FAINT)

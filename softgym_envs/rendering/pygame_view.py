@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import MissingDependencyError, OptionError
 from .camera import Camera
-from .scene import Hud, Scene
+from .scene import Hud, Scene, default_camera
 
 if TYPE_CHECKING:
     import pygame
@@ -36,6 +36,7 @@ class PygameRenderer:
         mode: What `draw` does: "rgb_array" returns the picture, "human" shows it in a window.
         fps: Pictures per second that a window shows at most; None for no limit.
         title: Title of the window.
+        overlay: Whether the legend and the scene's overlay are drawn, see `Scene`.
 
     Raises:
         OptionError: `size`, `mode` or `fps` is not allowed.
@@ -49,6 +50,7 @@ class PygameRenderer:
         mode: str = "rgb_array",
         fps: float | None = 30.0,
         title: str = "softgym_envs",
+        overlay: bool = True,
     ) -> None:
         if len(size) != 2 or not all(isinstance(s, (int, np.integer)) and 16 <= s <= 4096 for s in size):
             raise OptionError(f"size is {size}, expected (width, height), both integers of 16 ... 4096 pixels")
@@ -60,6 +62,7 @@ class PygameRenderer:
         self.mode = mode
         self.fps = fps
         self.title = title
+        self.overlay = overlay
         self.closed = False
         """Whether the user closed the window, or `close` was called; then nothing is shown any more."""
         self._pygame = _import_pygame()
@@ -71,7 +74,7 @@ class PygameRenderer:
     def rgb(self, scene: Scene, camera: Camera | None = None, hud: Hud | None = None) -> Image:
         """The picture as a fresh contiguous uint8 array (height, width, 3); no display is needed.
 
-        Without a camera the scene is seen by `default_camera`; without a HUD there is no text.
+        Without a camera the scene is seen by `default_camera`; without a HUD there is no text but the legend.
         """
         return self._pixels(self._paint(scene, camera or default_camera(scene), hud))
 
@@ -162,16 +165,11 @@ class PygameRenderer:
         from .hud import draw_hud
         from .raster import render
 
-        surface = render(scene, camera, self.size)
-        if hud is not None:
-            draw_hud(surface, hud, scene.legend)
+        surface = render(scene, camera, self.size, overlay=self.overlay)
+        legend = scene.legend if self.overlay else None
+        if hud is not None or legend is not None:
+            draw_hud(surface, hud or Hud(), legend)
         return surface
-
-
-def default_camera(scene: Scene) -> Camera:
-    """Camera that sees the whole robot, from the scene's angles, or from the front right and a little above."""
-    angles = {name: value for name in ("azimuth", "elevation") if (value := getattr(scene, name)) is not None}
-    return Camera(distance=3.0 * scene.extent, **angles).looking_at(scene.look_at)
 
 
 def _import_pygame() -> Any:

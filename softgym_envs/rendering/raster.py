@@ -7,6 +7,7 @@ they should. Every picture is drawn at twice its size and scaled down, which smo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,21 +16,21 @@ from numpy.typing import NDArray
 
 from ..core.simulator import Array
 from .camera import NEAR_PLANE, Camera
-from .colors import PAPER, mix, to_ints
-from .ground import draw_arrow, draw_ground, draw_marker, draw_prisms, draw_shadow, hidden_by_ground
-from .scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+from .colors import PAPER, in_chunks, mix, to_bytes
+from .ground import LIGHT, draw_arrow, draw_ground, draw_marker, draw_prisms, draw_shadow, hidden_by_ground
+from .scene import Arrow, Face, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
 
 SUPERSAMPLING = 2
 PIECE = 0.16
 """Longest piece of a bar [m]."""
 SCREEN_LIGHT = np.array([-0.40, -0.62, 0.68])
 """Direction to the light in the picture: right, down, towards the viewer."""
+DISCS = np.array([[1.0, 0.62], [0.86, 0.82], [0.66, 1.0], [0.42, 1.22], [0.18, 1.55]])
+"""Sizes of the discs of a ball, and their brightness."""
+STEEP = math.radians(50.0)
+"""Elevation of the camera from which goals have no pin [rad]."""
 HALO = 2.0
 """Width of the light rim that lifts a bar off what lies behind it, in supersampled pixels at a height of 960."""
-
-Polygon = tuple[list[int], list[list[float]]]
-"""Colour and corners in pixels."""
-_Row = tuple[Array, Array, Array, Array, bool]
 
 
 class _Pieces(NamedTuple):
@@ -43,67 +44,74 @@ class _Pieces(NamedTuple):
     front: Array  # (M,) [m]: hides what is not nearer by more than this
 
 
-def render(scene: Scene, camera: Camera, size: tuple[int, int]) -> pygame.Surface:
+def render(scene: Scene, camera: Camera, size: tuple[int, int], *, overlay: bool = True) -> pygame.Surface:
     """The picture of a scene, of `size` (width, height) pixels; the same arguments give the same pixels."""
+    primitives = (*scene.primitives, *scene.overlay) if overlay else scene.primitives
+    grounds = [p for p in primitives if isinstance(p, GroundGrid)]
     large = pygame.Surface((SUPERSAMPLING * size[0], SUPERSAMPLING * size[1]))
-    large.fill(PAPER)
-    grounds = [p for p in scene.primitives if isinstance(p, GroundGrid)]
-    pieces = _collect(scene)
+    if not grounds:
+        large.fill(PAPER)
+    pieces = _collect(primitives, camera)
     if grounds:
         draw_ground(large, grounds[0], camera)
         draw_shadow(
             large, grounds[0], camera, pieces.start[pieces.solid], pieces.end[pieces.solid], pieces.radius[pieces.solid]
         )
-    draw_prisms(large, camera, [p for p in scene.primitives if isinstance(p, Prism)])
-    for primitive in scene.primitives:
+    draw_prisms(large, camera, [p for p in primitives if isinstance(p, Prism)])
+    for primitive in primitives:
         if isinstance(primitive, Marker) and grounds:
             draw_marker(large, grounds[0], camera, primitive)
         elif isinstance(primitive, Arrow):
             draw_arrow(large, camera, primitive)
     if grounds:
         pieces = _take(pieces, ~hidden_by_ground(0.5 * (pieces.start + pieces.end), grounds[0], camera))
-    _draw_pieces(large, camera, pieces)
+    _draw_pieces(large, camera, pieces, [p for p in primitives if isinstance(p, Face)])
     return pygame.transform.smoothscale(large, size)
 
 
-def _collect(scene: Scene) -> _Pieces:
+def _collect(primitives: Sequence[Primitive], camera: Camera) -> _Pieces:
     """All bars, balls, trails and goal pins as pieces."""
-    rows = [(row, getattr(p, "front", 0.0)) for p in scene.primitives for row in _rows(p)]
-    if not rows:
-        return _Pieces(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros(0, dtype=bool), np.zeros(0))
-    solid = np.concatenate([np.full(len(row[0]), row[4]) for row, _ in rows])
-    front = np.concatenate([np.full(len(row[0]), value) for row, value in rows])
-    start, end, radius, color = (np.concatenate([row[i] for row, _ in rows]) for i in range(4))
-    return _Pieces(start, end, radius, color, solid, front)
+    parts = [*primitives]
+    if camera.elevation < STEEP:  # seen from above a pin would hide its own goal
+        parts += [part for p in primitives if isinstance(p, Marker) for part in _pin(p)]
+    bars = [p for p in parts if isinstance(p, Segment)]
+    balls = [p for p in parts if isinstance(p, Sphere)]
+    trails = [p for p in parts if isinstance(p, Trail) and len(p.points) > 1]
+    centers, radii = np.array([p.center for p in balls]).reshape(-1, 3), np.array([p.radius for p in balls])
+    colors = np.array([p.color for p in balls], dtype=np.float64).reshape(-1, 3)
+    fronts = np.array([p.front for p in balls])
+    found = [_cut(bars), _Pieces(centers, centers, radii, colors, np.ones(len(balls), dtype=bool), fronts)]
+    for p in trails:
+        share, width = np.linspace(0.15, 1.0, len(p.points) - 1), np.full(len(p.points) - 1, 0.5 * p.width)
+        flat = np.zeros(len(share), dtype=bool)
+        fading = mix(PAPER, p.color, share)
+        found.append(_Pieces(p.points[:-1], p.points[1:], width, fading, flat, np.full(len(share), p.front)))
+    return _Pieces(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _rows(p: Primitive) -> list[_Row]:
-    """Start, end, radius, colour and whether they are solid, of a primitive's pieces; none for things on the ground."""
-    if isinstance(p, Segment):
-        return [_cut(p)]
-    if isinstance(p, Sphere):
-        return [(p.center[None], p.center[None], np.array([p.radius]), np.array([p.color], dtype=float), True)]
-    if isinstance(p, Trail) and len(p.points) > 1:
-        share = np.linspace(0.15, 1.0, len(p.points) - 1)
-        return [(p.points[:-1], p.points[1:], np.full(len(share), 0.5 * p.width), mix(PAPER, p.color, share), False)]
-    return _pin(p) if isinstance(p, Marker) else []
+def _cut(bars: list[Segment]) -> _Pieces:
+    """Bars in pieces of at most PIECE [m]; of a dashed one every second half piece."""
+    starts, ends = (np.array(points).reshape(-1, 3) for points in ([p.start for p in bars], [p.end for p in bars]))
+    dashed = np.array([p.dashed for p in bars], dtype=bool)
+    length = np.linalg.norm(ends - starts, axis=1)
+    whole = np.maximum(1, np.ceil(length / np.where(dashed, 0.6 * PIECE, PIECE))).astype(int)
+    count = np.where(dashed, 2 * whole + 1, whole)
+    which = np.repeat(np.arange(len(bars)), count)
+    index = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    kept = ~dashed[which] | (index % 2 == 0)
+    which, index = which[kept], index[kept]
+    along = (ends - starts)[which] / count[which, None]
+    start = starts[which] + index[:, None] * along
+    radius = 0.5 * np.array([p.width for p in bars])[which]
+    color = np.array([p.color for p in bars], dtype=np.float64).reshape(-1, 3)[which]
+    return _Pieces(start, start + along, radius, color, np.ones(len(which), dtype=bool), np.zeros(len(which)))
 
 
-def _cut(bar: Segment) -> _Row:
-    """A bar in pieces of at most PIECE [m]; of a dashed one every second half piece."""
-    length = float(np.linalg.norm(bar.end - bar.start))
-    count = max(1, math.ceil(length / PIECE)) if not bar.dashed else 2 * max(1, math.ceil(length / (0.6 * PIECE))) + 1
-    share = np.linspace(0.0, 1.0, count + 1)[:, None]
-    points = (1.0 - share) * bar.start + share * bar.end
-    start, end = (points[:-1:2], points[1::2]) if bar.dashed else (points[:-1], points[1:])
-    return start, end, np.full(len(start), 0.5 * bar.width), np.tile(np.array(bar.color, dtype=float), (len(start), 1)), True
-
-
-def _pin(marker: Marker) -> list[_Row]:
+def _pin(marker: Marker) -> list[Segment | Sphere]:
     """A thin pole with a ball over the goal."""
     top = marker.position + np.array([0.0, 0.0, 1.6 * marker.radius])
-    pole = _cut(Segment(marker.position, top, 0.05 * marker.radius, marker.color))
-    return [pole, (top[None], top[None], np.array([0.11 * marker.radius]), np.array([marker.color], dtype=float), True)]
+    pole = Segment(marker.position, top, 0.05 * marker.radius, marker.color)
+    return [pole, Sphere(top, 0.11 * marker.radius, marker.color)]
 
 
 def _take(pieces: _Pieces, keep: NDArray[np.bool_]) -> _Pieces:
@@ -111,30 +119,59 @@ def _take(pieces: _Pieces, keep: NDArray[np.bool_]) -> _Pieces:
     return _Pieces(start[keep], end[keep], radius[keep], color[keep], solid[keep], front[keep])
 
 
-def _draw_pieces(surface: pygame.Surface, camera: Camera, pieces: _Pieces) -> None:
-    """Far pieces first, a little paler with distance."""
-    if not len(pieces.start):
-        return
+def _draw_pieces(surface: pygame.Surface, camera: Camera, pieces: _Pieces, faces: list[Face]) -> None:
+    """Far pieces and faces first, pieces a little paler with distance."""
     size = surface.get_size()
     (p0, z0), (p1, z1) = camera.project(pieces.start, size), camera.project(pieces.end, size)
     keep = (np.minimum(z0, z1) > NEAR_PLANE) & (np.maximum(np.abs(p0).max(axis=1), np.abs(p1).max(axis=1)) < 1e5)
     p0, p1, z0, z1, pieces = p0[keep], p1[keep], z0[keep], z1[keep], _take(pieces, keep)
-    depth, focal, unit = 0.5 * (z0 + z1), camera.focal_length(size[1]), size[1] / 960
+    depth, focal, unit = 0.5 * (z0 + z1), camera.focal_length(size), size[1] / 960
     smallest = np.where(pieces.solid, 1.3, 1.0) * unit
     r0, r1 = (np.maximum(pieces.radius * focal / z, smallest) for z in (z0, z1))
     color = mix(pieces.color, PAPER, np.clip(0.10 * (depth - camera.distance) / (0.3 * camera.distance), 0.0, 0.35))
     ball = pieces.solid & (p0 == p1).all(axis=1)
-    strips = _strips(p0, p1, r0, r1, color, np.where(pieces.solid, HALO * unit, 0.0))
-    for i in np.argsort(pieces.front - depth, kind="stable").tolist():
-        if ball[i]:
-            _draw_ball(surface, p0[i], r0[i], color[i])
+    flat, fill, away = _faces(faces, camera, size)
+    order = np.argsort(np.concatenate([pieces.front - depth, -away]), kind="stable")
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    halo = np.where(pieces.solid, HALO * unit, 0.0)
+    own, rest = rank[: len(depth)], rank[len(depth) :]
+    inks = [_Ink(flat, fill, rest, np.zeros(len(flat), dtype=bool)), _discs(p0[ball], r0[ball], color[ball], own[ball])]
+    inks += _strips(*(values[~ball] for values in (p0, p1, r0, r1, color, halo, own)))
+    corners, fill, rank, is_round = (np.concatenate(column) for column in zip(*inks, strict=True))
+    order = np.argsort(rank, kind="stable")
+    for points, paint, disc in in_chunks(corners[order], to_bytes(fill[order]), is_round[order]):
+        if disc:
+            pygame.draw.circle(surface, paint, points[0], points[1][0])
         else:
-            for fill, quad in strips[i]:
-                pygame.draw.polygon(surface, fill, quad)
+            pygame.draw.polygon(surface, paint, points)
 
 
-def _strips(a: Array, b: Array, ra: Array, rb: Array, color: Array, halo: Array) -> list[list[Polygon]]:
-    """Colour and corners of each bar's polygons: a light rim (if `halo` > 0), then 1, 3 or 5 strips across it.
+def _faces(faces: list[Face], camera: Camera, size: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """Corners (F, 4, 2) in pixels, colours (F, 3) and depths (F,) [m] of the faces that are turned to the camera."""
+    corners = np.array([face.corners for face in faces]).reshape(-1, 4, 3)
+    normal = np.cross(corners[:, 2] - corners[:, 0], corners[:, 3] - corners[:, 1])
+    middle, body = corners.mean(axis=1), corners.mean(axis=(0, 1)) if faces else np.zeros(3)
+    normal *= np.sign(np.sum(normal * (middle - body), axis=1, keepdims=True))
+    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)
+    pixels, depth = camera.project(corners, size)
+    seen = (np.sum(normal * (camera.position - middle), axis=1) > 0) & (depth.min(axis=1) > NEAR_PLANE)
+    light = 0.74 + 0.30 * np.clip(normal @ LIGHT, -0.6, 1.0)
+    colors = np.array([face.color for face in faces]).reshape(-1, 3) * light[:, None]
+    return pixels[seen], colors[seen], depth.mean(axis=1)[seen]
+
+
+class _Ink(NamedTuple):
+    """Polygons and discs."""
+
+    corners: Array  # (Q, 4, 2) in pixels; of a disc: its centre, its radius twice, and nothing
+    fill: Array  # (Q, 3)
+    rank: NDArray[np.intp]  # (Q,): drawn in this order
+    round: NDArray[np.bool_]  # (Q,): a disc
+
+
+def _strips(a: Array, b: Array, ra: Array, rb: Array, color: Array, halo: Array, rank: NDArray[np.intp]) -> list[_Ink]:
+    """Each bar's polygons: a light rim (if `halo` > 0), then 1, 3 or 5 strips across it.
 
     Args:
         a: Ends (M, 2) in pixels, as `b`.
@@ -143,24 +180,22 @@ def _strips(a: Array, b: Array, ra: Array, rb: Array, color: Array, halo: Array)
         rb: See `ra`.
         color: (M, 3).
         halo: Width of the rim (M,) in pixels; 0 also means flat colour.
+        rank: Place of the bar in the order of drawing (M,).
     """
     along = b - a
     length = np.linalg.norm(along, axis=1)
     n = np.stack([-along[:, 1], along[:, 0]], axis=1) / np.maximum(length, 1e-9)[:, None]
-    found: list[list[Polygon]] = [[] for _ in a]
-    rim = np.nonzero(halo > 0)[0]
+    rim = np.flatnonzero(halo > 0)
     inset = along[rim] / np.maximum(length[rim], 2.0)[:, None]  # a pixel shorter: the rim must not cut into the next piece
-    rims = _quads(a[rim] + inset, b[rim] - inset, n[rim], ra[rim] + halo[rim], rb[rim] + halo[rim], 1)[:, 0].tolist()
-    for i, quad in zip(rim.tolist(), rims, strict=True):
-        found[i].append((list(PAPER), quad))
+    rims = _quads(a[rim] + inset, b[rim] - inset, n[rim], ra[rim] + halo[rim], rb[rim] + halo[rim], 1)[:, 0]
+    found = [_Ink(rims, np.tile(np.array(PAPER, dtype=np.float64), (len(rim), 1)), rank[rim], np.zeros(len(rim), dtype=bool))]
     counts = np.where((halo == 0) | (ra < 2), 1, np.where(ra < 5, 3, 5))
     for count in (1, 3, 5):
-        which = np.nonzero(counts == count)[0]
-        quads = _quads(a[which], b[which], n[which], ra[which], rb[which], count).tolist()
+        which = np.flatnonzero(counts == count)
+        quads = _quads(a[which], b[which], n[which], ra[which], rb[which], count).reshape(-1, 4, 2)
         light = _brightness(n[which], count) if count > 1 else np.ones((len(which), 1))
-        fills = to_ints(color[which, None] * light[..., None])
-        for i, fill, quad in zip(which.tolist(), fills, quads, strict=True):
-            found[i].extend(zip(fill, quad, strict=True))
+        fill = (color[which, None] * light[..., None]).reshape(-1, 3)
+        found.append(_Ink(quads, fill, np.repeat(rank[which], count), np.zeros(len(quads), dtype=bool)))
     return found
 
 
@@ -179,8 +214,12 @@ def _brightness(n: Array, count: int) -> Array:
     return np.asarray(0.62 + 0.62 * np.maximum(facing, 0.0))
 
 
-def _draw_ball(surface: pygame.Surface, center: Array, radius: float, color: Array) -> None:
-    """Discs that grow smaller, brighter and closer to the light."""
-    for share, light in ((1.0, 0.62), (0.86, 0.82), (0.66, 1.0), (0.42, 1.22), (0.18, 1.55)):
-        shift = 0.62 * (1.0 - share) * radius * SCREEN_LIGHT[:2]
-        pygame.draw.circle(surface, to_ints(color * light), (center + shift).tolist(), max(share * radius, 1.0))
+def _discs(center: Array, radius: Array, color: Array, rank: NDArray[np.intp]) -> _Ink:
+    """Five discs for each ball, which grow smaller, brighter and closer to the light; (M, 2), (M,), (M, 3), (M,)."""
+    share, light = DISCS.T
+    middle = center[:, None] + 0.62 * (1.0 - share)[:, None] * radius[:, None, None] * SCREEN_LIGHT[:2]
+    radii = np.maximum(share * radius[:, None], 1.0)
+    corners = np.zeros((len(center), len(share), 4, 2))
+    corners[:, :, 0], corners[:, :, 1] = middle, radii[..., None]
+    fill = (color[:, None] * light[:, None]).reshape(-1, 3)
+    return _Ink(corners.reshape(-1, 4, 2), fill, np.repeat(rank, len(share)), np.ones(len(fill), dtype=bool))

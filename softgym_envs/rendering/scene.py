@@ -7,15 +7,26 @@ Legend: k number of points.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..core.simulator import Array
+from .camera import ASPECT, Camera
 from .colors import GROUND, Color
 
 Height = Callable[[Array, Array], Array]
 """Ground height [m] at points x, y [m] of any shape."""
+
+
+DISTANCE = 3.0
+"""Distance of the default camera over a scene's extent."""
+NEAR = 0.45
+"""Distance of the view "follow" over that of the default camera."""
+LOW = float(np.deg2rad(8.0))
+"""Elevation of the views "side" and "front" [rad]."""
+SHARE = 0.86
+"""Part of the picture that `extent_of` fills at most."""
 
 
 def level(x: Array, y: Array) -> Array:
@@ -116,6 +127,15 @@ class Prism:
     """Height of the plane."""
 
 
+@dataclass(frozen=True, eq=False)
+class Face:
+    """A flat face of the one closed convex body of a scene; it casts no shadow."""
+
+    corners: Array
+    """(4, 3) [m], in order around it."""
+    color: Color
+
+
 @dataclass(frozen=True)
 class Bar:
     """One horizontal bar of a HUD: `value` between `low` and `high`."""
@@ -141,20 +161,23 @@ class Hud:
 
 @dataclass(frozen=True)
 class Legend:
-    """Legend of the tension colours; drawn with a HUD only."""
+    """What the tension colours and other colours mean; drawn with the overlay only."""
 
-    label: str
-    low: float
-    high: float
+    label: str = ""
+    """Quantity of the tension colours; "" for none."""
+    low: float = 0.0
+    high: float = 1.0
     note: str = ""
+    entries: tuple[tuple[Color, str], ...] = ()
+    """Further colours and what they mean."""
 
 
-Primitive = Segment | Sphere | Trail | Arrow | Marker | GroundGrid | Prism
+Primitive = Segment | Sphere | Trail | Arrow | Marker | GroundGrid | Prism | Face
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Everything to draw, and where to look: a camera some 2.6 `extent` away from `look_at` sees the whole robot."""
+    """Everything to draw, and where to look: a camera 3 `extent` away from `look_at` sees the whole robot."""
 
     primitives: tuple[Primitive, ...]
     look_at: Array
@@ -166,8 +189,40 @@ class Scene:
     """Best azimuth of a camera [rad]; None for the default, as for `elevation`. See `Camera`."""
     elevation: float | None = None
     """Best elevation of a camera [rad]."""
+    overlay: tuple[Primitive, ...] = ()
+    """What no camera would see (forces, range readings, ...), drawn with the overlay only."""
 
 
-def extent_of(points: Array, look_at: Array, least: float) -> float:
-    """The extent [m] at which points (k, 3) are within the picture of a scene that looks at `look_at`, at least `least`."""
-    return max(least, 1.15 * float(np.linalg.norm(points - look_at, axis=1).max()))
+def default_camera(scene: Scene) -> Camera:
+    """Camera that sees the whole robot, from the scene's angles, or from the front right and a little above."""
+    angles = {name: value for name in ("azimuth", "elevation") if (value := getattr(scene, name)) is not None}
+    return Camera(distance=DISTANCE * scene.extent, **angles).looking_at(scene.look_at)
+
+
+def view_of(scene: Scene, view: str, point: Array) -> Camera:
+    """Camera of one of `camera.VIEWS`.
+
+    Args:
+        scene: What is looked at.
+        view: "default", see `default_camera`; "side" from the same side, "front" from a quarter turn to the right, both just
+            over the ground; "top" straight from above; "follow" from near to `point`.
+        point: The followed point (3,) [m].
+    """
+    camera = default_camera(scene)
+    if view == "follow":
+        return replace(camera.looking_at(point), distance=NEAR * camera.distance)
+    turned = {"side": (0.0, LOW), "front": (0.5 * np.pi, LOW), "top": (0.0, 0.5 * np.pi)}
+    if view not in turned:
+        return camera
+    azimuth, elevation = turned[view]
+    return replace(camera, azimuth=camera.azimuth + azimuth, elevation=elevation)
+
+
+def extent_of(
+    points: Array, look_at: Array, least: float, *, azimuth: float | None = None, elevation: float | None = None
+) -> float:
+    """The extent [m], at least `least`, at which points (k, 3) [m] are within the middle `SHARE` of the default picture."""
+    camera = default_camera(Scene((), look_at, 1.0, azimuth=azimuth, elevation=elevation))
+    x, y, z = camera.axes @ (points - look_at).T
+    most = SHARE * np.tan(0.5 * camera.field_of_view)
+    return max(least, float(np.max(np.maximum(np.abs(x) / ASPECT, np.abs(y)) / most - z)) / DISTANCE)

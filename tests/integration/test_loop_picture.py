@@ -31,7 +31,7 @@ def test_scenes_show_force_goal_and_peg():
     model = held(LoopModel())
     lifted, _ = model.relax(np.array([model.start]) + np.array([0.1, -0.05, 0.0, 0.0, 0.0, 0.0, 0.0]), model.defaults[None])
     state = np.pad(lifted[0], (0, model.n))
-    parts = loop_scene(model, state, LoopParameters(), goal=np.array([0.5, 0.5, 0.0])).primitives
+    parts = loop_scene(model, state, LoopParameters(), goal=np.array([0.5, 0.5, 0.0])).overlay
     assert any(getattr(part, "color", None) == FORCE for part in parts)
     env = gym.make("softgym_envs:LoopPeg-v0", render_mode="rgb_array")
     env.reset(seed=0)

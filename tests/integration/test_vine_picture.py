@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from softgym_envs.rendering.colors import FORCE, RING, TUBE, as_color, tension_colors
+from softgym_envs.rendering.colors import FORCE, OBSTACLE, RING, TUBE, as_color, tension_colors
 from softgym_envs.rendering.scene import Arrow, Marker, Prism, Segment, Sphere
 from softgym_envs.systems.vine.dynamics import VineSimulator
 from softgym_envs.systems.vine.model import VineModel
@@ -15,7 +15,11 @@ from softgym_envs.systems.vine.picture import NO_FORCES, PICTURE, vine_scene
 
 
 def kinds(scene, kind, color=None):
-    return [part for part in scene.primitives if isinstance(part, kind) and (color is None or part.color == color)]
+    return [
+        part
+        for part in (*scene.primitives, *scene.overlay)
+        if isinstance(part, kind) and (color is None or part.color == color)
+    ]
 
 
 def test_the_tube_ends_at_the_tip_and_obstacles_are_drawn():
@@ -26,17 +30,17 @@ def test_the_tube_ends_at_the_tip_and_obstacles_are_drawn():
     np.testing.assert_allclose(balls[-1].center[:2], model.tip(state)[:2], atol=1e-9)
     np.testing.assert_allclose(PICTURE.followed(model, state)[:2], model.tip(state)[:2])
     assert all(ball.radius == model.radius for ball in balls)
-    assert len(kinds(scene, Prism)) == 2 and len(kinds(scene, Marker)) == 1 and not kinds(scene, Arrow)
+    assert len(kinds(scene, Prism, OBSTACLE)) == 2 and len(kinds(scene, Marker)) == 1 and not kinds(scene, Arrow)
 
 
 def test_length_and_pressures_are_seen():
-    """The note and a ring every 0.1 m say the length; muscles have the colours of their pressures, left and right."""
+    """A ring every 0.1 m says the length; muscles have the colours of their pressures, left and right."""
     model = VineModel()
     state = model.straight_state(0.85)
     pressure = model.split(state).pressure.reshape(-1, 2)
     pressure[0], pressure[1] = [model.max_steering, 0.0], [0.0, 0.5 * model.max_steering]
     scene = vine_scene(model, state, NO_FORCES)
-    assert scene.legend.note.startswith("length 0.85 m") and len(kinds(scene, Segment, RING)) == 8
+    assert scene.legend.note == "a ring every 10 cm" and len(kinds(scene, Segment, RING)) == 8
     for section, (left, right) in enumerate(pressure / model.max_steering):
         first = int(np.flatnonzero(model.section_of_joint == section)[0])
         for share, side in ((left, 1.0), (right, -1.0)):
@@ -67,7 +71,7 @@ def test_tracked_points_lie_over_the_fitted_tube_and_lost_ones_are_left_out():
     measured = fitted + 0.01
     measured[2] = np.nan
     scene = PICTURE.overlay(model, fitted, measured)
-    assert len(kinds(scene, Segment, TUBE)) == 4 and len(kinds(scene, Prism)) == 1 and scene.legend is None
+    assert len(kinds(scene, Segment, TUBE)) == 4 and len(kinds(scene, Prism, OBSTACLE)) == 1 and scene.legend is None
     np.testing.assert_allclose([dot.center[:2] for dot in kinds(scene, Sphere, FORCE)], measured[[0, 1, 3, 4]])
 
 

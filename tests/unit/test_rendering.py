@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pygame
@@ -100,7 +101,7 @@ def test_a_ball_is_where_optics_puts_it_and_as_large():
     (x, y), depth = camera.project(center, SIZE)
     rows, columns = np.nonzero(mask)
     assert abs(columns.mean() + 0.5 - x) < 1.0 and abs(rows.mean() + 0.5 - y) < 1.0
-    expected = np.pi * (radius * camera.focal_length(SIZE[1]) / depth) ** 2
+    expected = np.pi * (radius * camera.focal_length(SIZE) / depth) ** 2
     rim = 2 * np.sqrt(np.pi * expected)  # half a pixel along the rim either way
     assert abs(mask.sum() - expected) < rim
 
@@ -169,7 +170,7 @@ def test_pictures_are_fresh_contiguous_equal_for_equal_states_and_need_no_displa
 
 
 def test_text_is_drawn_with_a_hud_only():
-    scene, renderer = everything(), PygameRenderer(SIZE)
+    scene, renderer = replace(everything(), legend=None), PygameRenderer(SIZE)
     hud = Hud("title", ("a line",), (Bar("term", -0.5, -1.0, 1.0),), ("help",), "paused")
     changed = (renderer.rgb(scene, hud=hud) != renderer.rgb(scene)).any(axis=-1)
     assert changed[:80, :100].any() and changed[-15:, :60].any() and changed[:30, -60:].any()

@@ -13,12 +13,13 @@ from ...core.simulator import Array, check_array
 from ...muscles.picture import THICK, muscle_color
 from ...rendering.colors import CAP, GOAL, OBSTACLE, ROD, TRAIL
 from ...rendering.picture import BasePicture, shown
-from ...rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
+from ...rendering.scene import GroundGrid, Legend, Primitive, Scene, Segment, Sphere, Trail
 from .elbow import Wrapped
 from .model import MUSCLES, ElbowModel, muscle_path
 
 ARM_FLOOR = -0.42
 """[m]"""
+LEGEND = Legend(entries=((muscle_color(0.0), "muscle at rest"), (muscle_color(1.0), "muscle fully active"), (GOAL, "goal")))
 STAND = np.array([-0.15, 0.0, 0.0])
 """Length of the post that carries the shoulder [m]."""
 
@@ -87,7 +88,7 @@ def arm_scene(
         parts.append(Sphere(check_array("goal", goal, (3,)), 0.02, GOAL, front=0.1))
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    return Scene(tuple(parts), np.array([0.06, 0.0, -0.06]), 0.46, None, azimuth=-0.42 * np.pi, elevation=0.4)
+    return Scene(tuple(parts), np.array([0.06, 0.0, -0.05]), 0.45, LEGEND, azimuth=-0.42 * np.pi, elevation=0.3)
 
 
 def _muscle(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angle: float, activation: float) -> list[Primitive]:

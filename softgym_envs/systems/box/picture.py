@@ -6,16 +6,16 @@ Pure functions of model and state: one state always gives one picture. Legend: k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
-from ...rendering.colors import CAP, RING, TRAIL, TUBE
+from ...rendering.colors import FORCE, RING, TRAIL, TUBE
 from ...rendering.picture import shown
-from ...rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
+from ...rendering.scene import Face, GroundGrid, Primitive, Scene, Segment, Trail
 from .model import BoxModel
 
 
@@ -74,11 +74,15 @@ def box_scene(model: BoxModel, state: Array, table: float = 0.0, *, trail: Array
     parts: list[Primitive] = [ground]
     for a, b in combinations(range(len(corners)), 2):
         if np.count_nonzero(signs[a] != signs[b]) == 1:
-            marked = signs[a][0] > 0 and signs[b][0] > 0  # the face towards the body's x, so that turns are seen
-            parts.append(Segment(corners[a], corners[b], 0.16 * size, RING if marked else TUBE))
-    parts += [Sphere(corner, 0.11 * size, CAP) for corner in corners]
+            parts.append(Segment(corners[a], corners[b], 0.06 * size, RING))
+    for axis, sign in product(range(3), (-1, 1)):
+        face = np.flatnonzero(signs[:, axis] == sign)
+        others = [i for i in range(3) if i != axis]
+        turn = np.argsort(np.arctan2(signs[face][:, others[1]], signs[face][:, others[0]]))
+        marked = axis == 0 and sign > 0  # the face towards the body's x, so that turns are seen
+        parts.append(Face(corners[face[turn]], FORCE if marked else TUBE))
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.1 * size, TRAIL))
     aim = np.array([middle[0], middle[1], 0.5 * (middle[2] + table)])
-    extent = max(6.0 * size, 1.2 * float(middle[2] - table) + 2.0 * size)
+    extent = max(4.0 * size, 0.8 * float(middle[2] - table) + 2.0 * size)
     return Scene(tuple(parts), aim, extent, None, azimuth=-0.5 * np.pi)

@@ -14,7 +14,7 @@ from ...core.simulator import Array, Status, check_array
 from ...mechanics.structure import rotation
 from ...rendering.colors import CAP, FORCE, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
 from ...rendering.picture import shown
-from ...rendering.scene import GroundGrid, Marker, Primitive, Scene, Segment, Sphere, Trail
+from ...rendering.scene import GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of
 from .dynamics import LoopSimulator
 from .model import ARM, CLAMP, PARAMETERS, PEG_LENGTH, PEG_RADIUS, LoopModel
 from .parameters import LoopParameters
@@ -26,6 +26,9 @@ FORCE_SCALE, LEAST_FORCE = 0.02, 0.5
 CLOSED = 5e-3
 """[m, -] Gap up to which a loop counts as closed. Welds of the MuJoCo model yield by 1e-3; the polygon of an elastic rod, which
 twists, by 0.3; closing that would take ten times the actual force."""
+ELEVATION = 0.35
+"""Elevation of the camera [rad]."""
+LEGEND = Legend(entries=((FORCE, f"force on the clamp, {100 * FORCE_SCALE:.0f} cm/N"), (GOAL, "goal")))
 FRONT = 0.1
 """A way of the hand is seen through nearer objects by up to this [m]: the hand would hide it."""
 THICKNESS = (0.11, 0.11, 0.09, 0.09, 0.07, 0.07, 0.05)
@@ -113,8 +116,16 @@ def loop_scene(
     pose = model.tree_constants(parameters.to_matrix(1))[0, [PARAMETERS.index(name) for name in CLAMP]]
     clamp = pose[:3] if not model.hanging else grip - np.array([0.0, 0.0, model.height + 0.15])
     table = clamp[2] - BELOW
-    middle = np.array([0.6 * clamp[0], 0.55 * clamp[1], 0.2 * clamp[2] + 0.8 * grip[2]])
-    parts: list[Primitive] = [GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table), _flat(middle), 3.0)]
+    middle = np.array([0.6 * clamp[0], 0.55 * clamp[1], clamp[2] + 0.8 * model.height])
+    parts: list[Primitive] = [
+        GroundGrid(
+            lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table),
+            _flat(middle),
+            3.0,
+            0.25 if model.hanging else 0.5,
+        )
+    ]
+    over: list[Primitive] = []
     foot = np.array([origins[0, 0], origins[0, 1], table])
     joints = [foot, *origins[: len(ARM)], grip]
     for start, end, width in zip(joints[:-1], joints[1:], (0.16, *THICKNESS), strict=True):
@@ -131,19 +142,27 @@ def loop_scene(
         force = clamp_force(model, state, parameters)
         if np.linalg.norm(force) > LEAST_FORCE:
             end = clamp + FORCE_SCALE * force
-            parts += [Segment(clamp, end, 0.025, FORCE), Sphere(end, 0.025, FORCE)]
+            over += [Segment(clamp, end, 0.025, FORCE), Sphere(end, 0.025, FORCE)]
     parts.append(Sphere(grip, 0.03, RING))
     if way is not None:
         points = check_array("way", way, (None, 3))
         parts += [Sphere(place, 0.012, GOAL, front=FRONT) for place in points]
     if goal is not None:
         place = check_array("goal", goal, (3,))
-        ball = Sphere(place, 0.04, GOAL) if way is None else Sphere(place, 0.022, GOAL, front=FRONT)
-        parts += [Marker(place, 0.035, GOAL), ball]
+        ball = Sphere(place, 0.04, GOAL) if way is None and not model.hanging else Sphere(place, 0.022, GOAL, front=FRONT)
+        parts += [ball] if model.hanging else [Marker(place, 0.035, GOAL), ball]
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    extent = 1.0 if model.hanging else 0.8
-    return Scene(tuple(parts), middle, extent, None, azimuth=-0.47 * np.pi)
+    if model.hanging:  # from near: the loop is small beside its arm
+        ring, azimuth = model.nodes(state[None])[0], -0.5 * np.pi
+        points = np.concatenate([ring, [grip, pose[:3], pose[:3] + 0.4 * peg], *([] if goal is None else [[goal]])])
+        middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
+        extent = extent_of(points, middle, 0.36, azimuth=azimuth, elevation=ELEVATION)
+        legend = Legend(entries=((GOAL, "goal of the loop's middle"),))
+        return Scene(tuple(parts), middle, extent, legend, azimuth=azimuth, elevation=ELEVATION)
+    azimuth = -0.47 * np.pi
+    extent = extent_of(np.array([*joints, *model.nodes(state[None])[0]]), middle, 0.74, azimuth=azimuth, elevation=ELEVATION)
+    return Scene(tuple(parts), middle, extent, LEGEND, azimuth=azimuth, elevation=ELEVATION, overlay=tuple(over))
 
 
 def _ring(model: LoopModel, state: Array) -> list[Primitive]:

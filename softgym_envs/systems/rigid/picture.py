@@ -15,13 +15,27 @@ from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
 from ...rendering.picture import shown
-from ...rendering.scene import Arrow, GroundGrid, Height, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail, level
+from ...rendering.scene import (
+    Arrow,
+    GroundGrid,
+    Height,
+    Legend,
+    Primitive,
+    Prism,
+    Scene,
+    Segment,
+    Sphere,
+    Trail,
+    extent_of,
+    level,
+)
 from .model import BlockModel, ParticleModel
 
 HEIGHT = 0.05
 """Height of the drawn block [m]."""
-ELEVATION = float(np.deg2rad(62.0))
-"""Elevation of the camera [rad]."""
+AZIMUTH, ELEVATION = -0.5 * np.pi, float(np.deg2rad(58.0))
+"""Angles of the camera [rad]."""
+LEGEND = Legend(entries=((GOAL, "goal pose"), (RING, "front of the block"), (ROD, "handle")))
 LEVEL = np.zeros(2)
 """Slope of a table that is level."""
 STEEP = 1e-4
@@ -105,12 +119,13 @@ def block_scene(
         ShapeError: An argument has the wrong shape, or is not finite.
     """
     state = check_array("state", state, (None,))[:6]
-    extent = 5.0 * max(model.half_size)
-    middle = state[:2]
+    corners = _corners(model, state)
     if pose is not None:  # keep the goal in view
         pose = check_array("pose", pose, (3,))
-        middle = 0.5 * (state[:2] + pose[:2])
-        extent = max(extent, 0.7 * float(np.linalg.norm(pose[:2] - state[:2])) + 2.0 * max(model.half_size))
+        corners = np.concatenate([corners, _corners(model, np.concatenate([pose, np.zeros(3)]))])
+    middle = 0.5 * (corners.min(axis=0) + corners.max(axis=0))
+    seen, look_at = np.column_stack([corners, np.zeros(len(corners))]), np.array([*middle, 0.0])
+    extent = extent_of(seen, look_at, 3.2 * max(model.half_size), azimuth=AZIMUTH, elevation=ELEVATION)
 
     def floor(x: Array, y: Array) -> Array:
         return np.asarray(slope[0] * (x - middle[0]) + slope[1] * (y - middle[1]))
@@ -122,7 +137,6 @@ def block_scene(
     if pose is not None:
         goal = np.concatenate([pose, np.zeros(3)])
         parts += _outline(model, goal, floor)
-        parts.append(Marker(_on(floor, goal[:2]), 0.5 * min(model.half_size), GOAL))
     parts.append(Prism(_corners(model, state), HEIGHT, TUBE, floor))
     for point in model.supports:
         parts.append(Sphere(_at(model, state, point, HEIGHT, floor), 0.008, CAP))
@@ -140,7 +154,7 @@ def block_scene(
         points = check_array("trail", trail, (None, 3))
         points = np.column_stack([points[:, :2], points[:, 2] + floor(points[:, 0], points[:, 1])])
         parts.append(Trail(points, 0.01, TRAIL))
-    return Scene(tuple(parts), np.array([*middle, 0.0]), extent, None, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+    return Scene(tuple(parts), look_at, extent, LEGEND, azimuth=AZIMUTH, elevation=ELEVATION)
 
 
 def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = None) -> Scene:
@@ -185,9 +199,9 @@ def _corners(model: BlockModel, state: Array) -> Array:
 def _outline(model: BlockModel, state: Array, floor: Height) -> list[Primitive]:
     """Edges of the block at the goal, and an arrow to its front."""
     corners = [_on(floor, corner, 0.002) for corner in _corners(model, state)]
-    parts: list[Primitive] = [Segment(corners[i - 1], corners[i], 0.006, GOAL) for i in range(4)]
+    parts: list[Primitive] = [Segment(corners[i - 1], corners[i], 0.010, GOAL) for i in range(4)]
     front = _at(model, state, (model.half_size[0], 0.0), 0.002, floor)
-    parts.append(Arrow(_on(floor, state[:2], 0.002), front, 0.02, GOAL))
+    parts.append(Arrow(_on(floor, state[:2], 0.002), front, 0.016, GOAL))
     return parts
 
 

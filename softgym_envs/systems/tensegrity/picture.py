@@ -14,7 +14,7 @@ from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, COMMAND, GOAL, ROD, SLACK, TRAIL, VELOCITY, as_color, tension_colors
 from ...rendering.picture import shown
-from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of
+from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail
 from .controllers import rolling
 from .model import TensegrityModel
 from .terrain import Terrain
@@ -100,8 +100,9 @@ def tensegrity_scene(
     tensions = check_array("tensions", tensions, (model.num_cables,))
     com = model.center_of_mass(state)
     extent = float(model.rod_lengths.max()) + 2 * model.cap_radius
-    ground = _ground(model.terrain, com, 3.6 * extent, terrain_scale)
+    ground = _ground(model.terrain, com, 2.3 * extent, terrain_scale)
     parts: list[Primitive] = [ground, *_bodies(model, state), *_cables(model, state, tensions, max_tension)]
+    over: list[Primitive] = []
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.016 * extent, TRAIL))
     if goal is not None:
@@ -110,12 +111,16 @@ def tensegrity_scene(
         parts += _towards(ground, com, np.array([x, y]), extent)
     if velocity is not None:
         command = check_array("velocity", velocity, (3,))
-        parts += _velocities(ground, com, command, model.com_velocity(state), extent)
+        wanted, actual = _velocities(ground, com, command, model.com_velocity(state), extent)
+        parts.append(wanted)
+        over.append(actual)
     level = _mean_height(ground, com, 0.5 * extent) + 0.42 * extent
-    legend = Legend("tension [N]", 0.0, max_tension, note="dashed: slack")
+    entries = ((COMMAND, "commanded velocity"), (VELOCITY, "velocity")) if velocity is not None else ()
+    legend = Legend("tension [N]", 0.0, max_tension, "dashed: slack", entries)
     middle, seen = _view(com, goal, extent)
     look_at = np.array([*middle, level])
-    return Scene(tuple(parts), look_at, extent_of(model.node_positions(state), look_at, seen), legend)
+    size = max(seen, 1.15 * float(np.linalg.norm(model.node_positions(state) - look_at, axis=1).max()))
+    return Scene(tuple(parts), look_at, size, legend, overlay=tuple(over))
 
 
 def _view(com: Array, goal: Array | None, extent: float) -> tuple[Array, float]:
@@ -123,7 +128,7 @@ def _view(com: Array, goal: Array | None, extent: float) -> tuple[Array, float]:
     way = np.zeros(2) if goal is None else np.asarray(goal[:2] - com[:2])
     distance = min(float(np.linalg.norm(way)), 3.0 * extent)
     share = distance / max(float(np.linalg.norm(way)), 1e-9)
-    return com[:2] + 0.4 * share * way, max(extent, 0.6 * extent + 0.4 * distance)
+    return com[:2] + 0.4 * share * way, max(0.8 * extent, 0.6 * extent + 0.36 * distance)
 
 
 def _bodies(model: TensegrityModel, state: Array) -> list[Primitive]:

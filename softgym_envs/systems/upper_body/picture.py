@@ -13,12 +13,18 @@ from ...core.simulator import Array, check_array
 from ...muscles.picture import THICK, muscle_color
 from ...rendering.colors import CAP, GOAL, OBSTACLE, ROD, TRAIL
 from ...rendering.picture import BasePicture, shown
-from ...rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail, extent_of
+from ...rendering.scene import GroundGrid, Legend, Primitive, Scene, Segment, Sphere, Trail, extent_of
 from .model import BodyModel
 from .muscle_kernels import lengths_and_arms
 
 BODY_FLOOR = -0.9
 """[m]"""
+AZIMUTH, ELEVATION = -0.2 * np.pi, 0.3
+"""Angles of the camera [rad]."""
+SKIN = (216, 178, 152)
+"""Colour of neck and head."""
+HAND = (52, 120, 200)
+"""Colour of the hand that reaches."""
 
 
 class BodyPicture(BasePicture):
@@ -70,22 +76,29 @@ def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, go
         GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), BODY_FLOOR), (0.1, 0.0), 3.0, 0.25)
     ]
     if any(body.name == "torso" for body in model.tree.bodies):
-        neck, hips = np.array([0.0, 0.0, 0.02]), np.array([0.0, 0.0, -0.5])
-        parts.append(Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE))
-        parts += [Segment(hips, neck, 0.14, ROD), Sphere(np.array([0.0, 0.0, 0.2]), 0.1, CAP)]
+        hips, waist, chest, throat, head = (np.array([0.0, 0.0, z]) for z in (-0.5, -0.36, -0.08, 0.06, 0.18))
+        parts += [Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE), Sphere(hips, 0.1, ROD)]
+        parts += [Segment(hips, waist, 0.18, ROD), Segment(waist, chest, 0.22, ROD), Sphere(chest, 0.115, ROD)]
+        parts += [Segment(chest, throat, 0.12, ROD), Segment(throat, head, 0.075, SKIN)]
+        parts.append(Sphere(head, 0.085, SKIN))
     bones = _bones(model, q)
     parts += bones
     if model.muscles is not None:
         parts += _muscles(model, q, state[2 * model.n :])
     hand = model.hand(q)[0]
-    parts.append(Sphere(hand, 0.035, muscle_color(1.0)))
+    parts.append(Sphere(hand, 0.035, HAND))
     if goal is not None:
         parts.append(Sphere(check_array("goal", goal, (3,)), 0.025, GOAL, front=0.1))
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
     look_at = np.array([0.1, 0.0, -0.28])
-    extent = extent_of(np.array([part.center for part in bones if isinstance(part, Sphere)]), look_at, 0.78)
-    return Scene(tuple(parts), look_at, extent, None, azimuth=-0.2 * np.pi, elevation=0.4)
+    joints = np.array([part.center for part in bones if isinstance(part, Sphere)])
+    extent = extent_of(joints, look_at, 0.72, azimuth=AZIMUTH, elevation=ELEVATION)
+    entries = [(HAND, "hand that reaches"), (GOAL, "goal")]
+    if model.muscles is not None:
+        entries += [(muscle_color(0.0), "muscle at rest"), (muscle_color(1.0), "muscle fully active")]
+    legend = Legend(entries=tuple(entries))
+    return Scene(tuple(parts), look_at, extent, legend, azimuth=AZIMUTH, elevation=ELEVATION)
 
 
 def _bones(model: BodyModel, q: Array) -> list[Primitive]:

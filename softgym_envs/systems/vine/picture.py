@@ -16,9 +16,9 @@ import numpy as np
 
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
-from ...rendering.colors import FORCE, GOAL, OBSTACLE, RING, TRAIL, TUBE, as_color, tension_colors
+from ...rendering.colors import FORCE, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE, tension_colors, to_ints
 from ...rendering.picture import shown
-from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail, extent_of
 from .model import ContactForces, VineModel, contact_table
 from .obstacles import outline
 
@@ -32,10 +32,13 @@ NO_FORCES: ContactForces = contact_table(np.zeros((1, 0, 9)))
 """Forces on a robot that touches nothing."""
 RAY = (205, 110, 60)
 """Colour of range readings."""
-GOAL_RADIUS = 0.03
+GOAL_RADIUS = 0.025
 """Radius of the ring around a goal [m]."""
-ELEVATION = float(np.deg2rad(68.0))
-"""Elevation of the camera [rad]."""
+AZIMUTH, ELEVATION = -0.5 * np.pi, float(np.deg2rad(68.0))
+"""Angles of the camera [rad]."""
+REEL = 0.035
+"""Half width of the drawn box that holds the tube before it everts [m]."""
+CORNERS = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)])
 
 
 class VinePicture:
@@ -107,30 +110,44 @@ def vine_scene(
         ShapeError: An argument has the wrong shape, or is not finite.
     """
     state = check_array("state", state, (model.layout.nx,))
-    middle, extent = _view(model, state, goal)
-    ground = GroundGrid(_flat, (float(middle[0]), float(middle[1])), 3.0 * extent, spacing=0.1)
-    parts: list[Primitive] = [ground, *_obstacles(model, state), *_tube(model, state), *_arrows(model, forces)]
+    look_at, extent = _view(model, state, goal)
+    ground = GroundGrid(_flat, (float(look_at[0]), float(look_at[1])), 2.4 * extent, spacing=0.1)
+    parts: list[Primitive] = [ground, *_obstacles(model, state), _reel(model), *_tube(model, state)]
+    over: list[Primitive] = _arrows(model, forces)
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.3 * model.radius, TRAIL))
     if goal is not None:
         parts.append(Marker(check_array("goal", goal, (3,)), GOAL_RADIUS, GOAL))
     if rays is not None:
         ends = check_array("rays", rays, (None, 2, 3))
-        parts += [Segment(a, b, 0.15 * model.radius, RAY, dashed=True) for a, b in ends]
-        parts += [Sphere(b, 0.3 * model.radius, RAY) for _, b in ends]
-    length = float(model.split(state).length)
-    legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note=f"length {length:.2f} m, rings 0.1 m")
-    return Scene(tuple(parts), np.array([*middle, 0.0]), extent, legend, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+        over += [Segment(a, b, 0.15 * model.radius, RAY, dashed=True) for a, b in ends]
+        over += [Sphere(b, 0.3 * model.radius, RAY) for _, b in ends]
+    entries = [(FORCE, "force of an obstacle")] if model.obstacles else []
+    entries += [] if rays is None else [(RAY, "range reading")]
+    note = f"a ring every {100 * RING_SPACING:.0f} cm"
+    legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note, tuple(entries))
+    return Scene(tuple(parts), look_at, extent, legend, azimuth=AZIMUTH, elevation=ELEVATION, overlay=tuple(over))
 
 
 def _view(model: VineModel, state: Array, goal: Array | None) -> tuple[Array, float]:
-    """Middle (2,) and half height [m] of a picture that holds the robot, the way ahead, and the goal."""
+    """Middle (3,) and extent [m] of a picture that holds the robot and the goal, or without a goal the way ahead."""
     base, ahead = np.array(model.base[:2]), np.array([np.cos(model.base[2]), np.sin(model.base[2])])
     tube = model.points(state)[: int(model.num_active(model.split(state).length)) + 1, :2]
-    points = np.array([base, base + 0.84 * model.max_length * ahead, *tube, *([] if goal is None else [goal[:2]])])
-    low, high = points.min(axis=0), points.max(axis=0)
-    extent = max(0.52 * model.max_length, 0.45 * (high[0] - low[0]) + 0.1, 0.62 * (high[1] - low[1]) + 0.15)
-    return 0.5 * (low + high), float(extent)
+    reel = [base - 2.0 * REEL * ahead, base - REEL * ahead[::-1] * (-1.0, 1.0), base + REEL * ahead[::-1] * (-1.0, 1.0)]
+    far = base + 0.7 * model.max_length * ahead if goal is None else goal[:2]
+    points = np.array([*reel, *(far + step for step in GOAL_RADIUS * CORNERS), *tube])
+    points = np.column_stack([points, np.full(len(points), model.radius)])
+    middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
+    return middle, extent_of(points, middle, 0.25 * model.max_length, azimuth=AZIMUTH, elevation=ELEVATION)
+
+
+def _reel(model: VineModel) -> Primitive:
+    """The box at the base that the tube grows out of."""
+    ahead = np.array([math.cos(model.base[2]), math.sin(model.base[2])])
+    left = REEL * np.array([-ahead[1], ahead[0]])
+    front = np.array(model.base[:2])
+    back = front - 2.0 * REEL * ahead
+    return Prism(np.array([front + left, back + left, back - left, front - left]), 3.0 * model.radius, ROD)
 
 
 def _flat(x: Array, y: Array) -> Array:
@@ -151,13 +168,13 @@ def _tube(model: VineModel, state: Array) -> list[Primitive]:
     points = np.column_stack([joints[: count + 1], np.full(count + 1, radius)])
     out: list[Primitive] = [Sphere(points[i], radius, TUBE) for i in range(count + 1)]
     out += [Segment(a, b, 2 * radius, TUBE) for a, b in pairwise(points)]
+    colors = to_ints(tension_colors(parts.pressure / model.max_steering)) if model.num_sections else []
     for i in range(count if model.num_sections else 0):
-        pair = parts.pressure.reshape(-1, 2)[model.section_of_joint[i]]
-        normal = np.array([-np.sin(parts.theta[i]), np.cos(parts.theta[i]), 0.0])
-        for pressure, side in zip(pair, (0.8, -0.8), strict=True):
-            color = as_color(tension_colors(np.array([pressure / model.max_steering]))[0])
-            lift = side * radius * normal + np.array([0.0, 0.0, radius])
-            out.append(Segment(points[i] + lift, points[i + 1] + lift, 0.55 * radius, color))
+        pair = 2 * model.section_of_joint[i]
+        lift = 0.8 * radius * np.array([-math.sin(parts.theta[i]), math.cos(parts.theta[i]), 0.0])
+        for muscle, side in ((pair, lift), (pair + 1, -lift)):
+            above = side + np.array([0.0, 0.0, radius])
+            out.append(Segment(points[i] + above, points[i + 1] + above, 0.55 * radius, tuple(colors[muscle])))
     return out + _rings(model, state)
 
 
