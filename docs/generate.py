@@ -170,6 +170,7 @@ def _environment(entry: TaskId) -> str:
         f"## {entry.id}\n",
         f"{summary}\n",
         (inspect.getdoc(type(task)) or "").replace("*", "\\*") + "\n",
+        f"Reward terms: `{', '.join(_reward_terms(env))}`.\n",
         f"Success: {task.success_definition}\n",
         f"An episode lasts {entry.max_episode_steps} control steps ({seconds:g} s) at most. Keywords:\n",
         *keywords,
@@ -188,6 +189,12 @@ def _environment(entry: TaskId) -> str:
         page.append(f"Parameters that the task sets: `{values}`.\n")
     env.close()
     return "\n".join(page)
+
+
+def _reward_terms(env: gym.Env[Any, Any]) -> list[str]:
+    """Names of the terms in the `info` of a step."""
+    env.reset(seed=0)
+    return [name.removeprefix("reward_") for name in env.step(env.action_space.sample())[4] if name.startswith("reward_")]
 
 
 def _card(entry: TaskId) -> list[str]:
