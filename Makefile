@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo fast test check format speed claims docs build clean
+.PHONY: help demo fast test check format speed claims docs site build clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,12 +31,12 @@ format: $(READY)  ## Put the code into its one format
 
 speed: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/tensegrity.py && $(BIN)/python benchmarks/rigid.py
-
 claims: $(READY)  ## Run fast published figures again, and write docs/measured.md
 	$(BIN)/python experiments/claims.py --run
-
 docs: $(READY)  ## Write the generated pages of docs/reference
 	$(BIN)/python docs/generate.py
+site: $(READY)  ## Build the documentation as a site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder
 	rm -rf build dist && $(BIN)/python -m build && $(PYTHON) -m venv build/fresh
@@ -45,7 +45,7 @@ build: $(READY)  ## Build the wheel and try it in a fresh environment, away from
 	env = gymnasium.make("TensegrityRoll-v0"); env.reset(seed=0); env.step(env.action_space.sample()); print("the wheel works")'
 
 clean:  ## Remove what the other targets made, .venv included
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 $(DEMO): EXTRAS := mujoco,control,sysid,report,scripts
 $(READY): EXTRAS := all,dev
