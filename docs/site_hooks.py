@@ -15,7 +15,9 @@ import posixpath
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
+import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
@@ -36,6 +38,17 @@ SOURCES: dict[str, str] = {}
 """Page of the site -> its path in the repository; pages that code gives are as in docs/."""
 FOUND: list[Page] = []
 """Pages of the site in the order of the navigation."""
+
+
+class Doctests(griffe.Extension):
+    """Examples of docstrings become blocks of code: Markdown takes `>>>` for a quotation."""
+
+    def on_object(self, *, obj: griffe.Object, **others: Any) -> None:
+        """Change the docstring of an object."""
+        if obj.docstring:
+            obj.docstring.value = re.sub(
+                r"^>>> (?:.+\n?)+", r"```python\n\g<0>\n```\n", obj.docstring.value, flags=re.MULTILINE
+            )
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -81,7 +94,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return f"{(config.repo_url or '').rstrip('/')}/tree/main/{path}"
         return posixpath.relpath(_uri(path), posixpath.dirname(uri) or ".") if path else match[0]
 
-    if uri.startswith("results/") and not markdown.startswith("# "):  # the table of an experiment
+    if uri.startswith("results/"):  # words of tables would bury the pages that explain them
+        page.meta["search"] = {"exclude": True}
+    if uri.startswith("results/") and not markdown.startswith("# "):
         markdown = f"# {Path(uri).parent.name}\n\n{markdown}"
     markdown = re.sub(r"^(```\w+) file=(\S+)$", r'\1 title="\2"', markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^(```\w+) needs=\S+$", r"\1", markdown, flags=re.MULTILINE)
