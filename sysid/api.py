@@ -23,6 +23,7 @@ from softgym_envs.core.system import NATIVE
 from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.data.film import track as track
+from softgym_envs.data.library import in_library
 from softgym_envs.data.mapping import Mapping as ColumnMapping
 from softgym_envs.data.recordings import FPS, in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.data.recordings import flip_y as flipped
@@ -131,14 +132,15 @@ def load(
     flip_y: bool = False,
     map: str | Path | None = None,
 ) -> Sequence[Trajectory]:
-    """Load recordings from files: HDF5 of `TrajectorySet.save`, CSV, or files of other programs.
+    """Load recordings from files: HDF5 of `TrajectorySet.save`, CSV, files of other programs, or the package's own recordings.
 
     Formats are those of `softgym_envs.data.formats`. Angles that jump by whole turns are unwrapped, irregular times are kept, y
     up becomes z up: the metadata, and notes of `identify`, say so.
     Returns a `TrajectorySet`, or a tuple where files name their columns differently, which some systems understand.
 
     Args:
-        files: One or several files; see `softgym_envs.data.recordings`.
+        files: One or several files; see `softgym_envs.data.recordings`. Or names of `softgym_envs.data.library`, such as
+            "cube_tosses": recordings of real robots.
         controls: Wide CSV with the controls at the same times, for recordings without.
         fps: Frames per second, where a column `frame` stands for the time, or times are rounded.
         meters_per_pixel: Size of a pixel [m], for points in px.
@@ -152,6 +154,7 @@ def load(
     """
     if not files:
         raise OptionError("no recordings are given: name one file or more")
+    files = tuple(in_library(file) for file in files)
     places = [Path(file).resolve() for file in files]
     if twice := [place for place in places if places.count(place) > 1]:
         raise OptionError(f"{twice[0].name} is given twice: the last recording is held out as a test, which it would not be")

@@ -164,7 +164,7 @@ def by_fit(fit: Identification | str | Path, data: Sequence[Trajectory], system:
         initial_guess=given.parameters,
     )  # fmt: skip
     procedure, simulator, recordings = job.prepared()
-    if mismatch := spec.mismatch(SimulatorSpec.of(simulator)):
+    if mismatch := spec.mismatch(SimulatorSpec.of(simulator), free=job.declared.free_structure):
         raise OptionError(f"the parameters cannot be used: {mismatch}")
     groups: dict[str, list[Trajectory]] = {}
     for recording in recordings:

@@ -9,7 +9,9 @@ from trajectories import raises
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.core.units import UNITS
+from softgym_envs.data.library import FOLDER, LIBRARY
 from softgym_envs.data.recordings import align_points, flip_y, read_csv, read_points_csv, read_recordings, with_controls_of
+from sysid import load
 
 
 @pytest.fixture
@@ -408,3 +410,22 @@ def test_commands_of_a_file_of_their_own_keep_their_times(csv):
     assert len(given.commanded) == 49
     np.testing.assert_array_equal(found.commanded, given.commanded)
     np.testing.assert_array_equal(found.offsets, seen.offsets)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_recordings_of_the_package_load_by_name_with_their_licence(name):
+    """Nothing moves or turns faster than a thrown object: 10 m/s, 300 rad/s."""
+    found = load(name)
+    assert len(found) == int(LIBRARY[name].split()[0]) and f"## {name}.h5" in (FOLDER / "LICENSES.md").read_text("utf-8")
+    for recording in found:
+        assert recording.metadata["source"].startswith(name) and np.isfinite(recording.values).all()
+        limits = [10.0 if unit == "m" else 300.0 for unit in recording.units]
+        assert (np.abs(np.diff(recording.values, axis=0)) < np.multiply(limits, recording.period)).all()
+    if name == "cube_tosses":
+        quaternions = np.concatenate([recording.values[:, 3:] for recording in found])
+        np.testing.assert_allclose(np.linalg.norm(quaternions, axis=1), 1.0, atol=1e-5)
+
+
+def test_a_name_that_is_no_file_lists_the_recordings_of_the_package():
+    with raises(FileFormatError, "cube_toss: no such file; recordings of the package are cube_tosses, planar_drops"):
+        load("cube_toss")
