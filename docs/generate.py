@@ -45,8 +45,6 @@ SHARED = """\
 `gym.make_vec(..., vectorization_mode="vector_entry_point")` makes a batch.
 Actions are in [-1, 1]. `info` holds `reward_<term>`, whose sum is the reward. It also holds `is_success` and `sim_failed`.
 Entries of an observation have the order of `env.unwrapped.task.entries`.
-
-Keywords of every id:
 """
 
 
@@ -61,16 +59,15 @@ class Args:
 
 
 def index_page() -> str:
-    """Settings of all ids, and a table of ids."""
+    """A table of ids, and settings of all ids."""
     rows = [
         f"| `{task.id}` | [{r.name}](systems/{r.name}.md) | {_first_sentence(task)} |"
         for r in systems().values()
         for task in r.tasks
     ]
-    table = ["", "| id | system | task |", "| --- | --- | --- |", *rows, ""]
-    return "\n".join(
-        [NOTE, "# Environments\n", SHARED.format(id=tasks()[0].id), *_field_docs(Settings), *_field_docs(Interface), *table]
-    )
+    table = ["| id | system | task |", "| --- | --- | --- |", *rows, ""]
+    keywords = ["## Keywords of every id\n", *_field_docs(Settings), *_field_docs(Interface), ""]
+    return "\n".join([NOTE, "# Environments\n", SHARED.format(id=tasks()[0].id), *table, *keywords])
 
 
 def system_page(system: System) -> str:

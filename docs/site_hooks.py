@@ -98,6 +98,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         page.meta["search"] = {"exclude": True}
     if uri.startswith("results/") and not markdown.startswith("# "):
         markdown = f"# {Path(uri).parent.name}\n\n{markdown}"
+    if uri in ("reference/environments.md", "reference/task_cards.md"):
+        markdown = re.sub(r"^\| `(\w+-v\d)`", r"| [`\1`](../environments/\1.md)", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^(```\w+) file=(\S+)$", r'\1 title="\2"', markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^(```\w+) needs=\S+$", r"\1", markdown, flags=re.MULTILINE)
     return LINK.sub(link, markdown)
@@ -152,7 +154,11 @@ def _nav() -> list[object]:
         {"Environments": [environments, *({name: [f"reference/systems/{name}.md", *pages]} for name, pages in ids.items())]},
         {"Reference": [*reference, *(f"reference/api/{name}.md" for name in PACKAGES), "reference/commands.md"]},
         {"Explanation": [page for page in tables["explanation"] if not page.startswith("reproductions/")]},
-        {"Reproductions": [uri for uri in SOURCES if uri.startswith("reproductions/") and uri.endswith(".md")]},
+        {
+            "Reproductions": sorted(
+                (uri for uri in SOURCES if re.match("reproductions/.*md$", uri)), key=lambda uri: (uri.count("/"), uri)
+            )
+        },
         {"Project": ["CONTRIBUTING.md", "CHANGELOG.md"]},
     ]
 
@@ -205,14 +211,12 @@ def _sections(text: str) -> dict[str, str]:
 def _id_page(system: System, task: TaskId) -> str:
     """Page of an id: its section of the system's page, and what of that page holds for it."""
     sections = _sections((ROOT / f"docs/reference/systems/{system.name}.md").read_text("utf-8"))
-    keywords = (
-        (ROOT / "docs/reference/environments.md").read_text("utf-8").split("Keywords of every id:\n")[1].split("\n| id ")[0]
-    )
+    keywords = _sections((ROOT / "docs/reference/environments.md").read_text("utf-8"))["Keywords of every id"]
     levels = [name for name in sections if name.startswith("Levels of")]
     told = {
         "Differences of the MuJoCo model": _differences(system),
         **{name: sections[name].replace("../../how-to", "../how-to") for name in [*levels, "Parameters"]},
-        "Keywords of every id": keywords.split("\n| id ")[0],
+        "Keywords of every id": keywords,
     }
     picture = _picture(system, task)
     return "\n".join(
