@@ -116,7 +116,7 @@ def on_post_build(config: MkDocsConfig) -> None:
     """Write llms.txt: a summary, and every page with one sentence."""
     lines = [f"# {config.site_name}\n", f"> {config.site_description}\n", _paragraph(FOUND[0].markdown or ""), ""]
     told = {page: text for table in _tables().values() for page, text in table.items()}
-    for section, pages in itertools.groupby(FOUND, lambda page: [*page.ancestors][-1].title if page.ancestors else "Results"):
+    for section, pages in itertools.groupby(FOUND, lambda page: [*page.ancestors][-1].title if page.ancestors else "Further"):
         lines.append(f"\n## {section}\n")
         for page in pages:
             sentence = re.split(r"(?<=[a-z\d)%])\. ", _paragraph(page.markdown or ""))[0].rstrip(".:")
