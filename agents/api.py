@@ -272,6 +272,30 @@ def export(policy: Any, id: str = "", *, out: str | Path = "policy.onnx") -> Pat
     return export_network(network, contract_with(network, full), Path(out))
 
 
+def dataset(id: str, kind: str = "expert", *, episodes: int | None = None, seed: int = 0) -> Any:
+    """A Minari dataset of an id: the one that exists, or a new one of so many episodes.
+
+    Datasets are in Minari's folder (MINARI_DATASETS_PATH, else ~/.minari/datasets); the experts of ArmReach and SlidingBlock
+    come with the package. Beside the data stands recordings.h5: states and controls of the same episodes, for `sysid.load`.
+
+    Args:
+        id: Environment.
+        kind: "expert": by the policy of the package; "medium": half of its actions are drawn at random; "random".
+        episodes: Episodes of a new dataset; None: the existing one.
+        seed: Seed of the first episode; episode i begins from seed + i.
+
+    Returns:
+        A `minari.MinariDataset`.
+
+    Raises:
+        OptionError: Unknown id or kind, no policy comes with the package, there is no such dataset, or there is one already.
+        MissingDependencyError: minari is not installed.
+    """
+    from .learning.datasets import dataset as made
+
+    return made(_full_id(id), kind, episodes=episodes, seed=seed)
+
+
 def first_ground_truth(id: str) -> str:
     """The first ground truth of an id's system; our engine if it has none."""
     return next(iter(system_of_task(id).ground_truths), NATIVE)
