@@ -195,11 +195,11 @@ def _home(text: str) -> str:
         if path.is_file()
     ]
     text = NO_CONTENTS.replace("toc", "navigation, toc") + text.replace("<!-- gallery -->", _grid(cards))
-    return text.replace("<!-- identification -->", "## Before and after identification\n\n" + _grid(fits) if fits else "")
+    return text.replace("<!-- identification -->", "## Before and after identification\n\n" + _grid(fits, " wide") if fits else "")
 
 
-def _grid(cards: list[str]) -> str:
-    return "\n".join(['<div class="grid cards" markdown>\n', *cards, "</div>"])
+def _grid(cards: list[str], kind: str = "") -> str:
+    return "\n".join([f'<div class="grid cards{kind}" markdown>\n', *cards, "</div>"])
 
 
 def _sections(text: str) -> dict[str, str]:
