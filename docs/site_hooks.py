@@ -195,7 +195,8 @@ def _home(text: str) -> str:
         if path.is_file()
     ]
     text = NO_CONTENTS.replace("toc", "navigation, toc") + text.replace("<!-- gallery -->", _grid(cards))
-    return text.replace("<!-- identification -->", "## Before and after identification\n\n" + _grid(fits, " wide") if fits else "")
+    shown = "## Before and after identification\n\n" + _grid(fits, " wide") if fits else ""
+    return text.replace("<!-- identification -->", shown)
 
 
 def _grid(cards: list[str], kind: str = "") -> str:
