@@ -31,7 +31,7 @@ LIFT = 0.004
 """Height over the ground at which things lying on it are drawn [m]."""
 
 
-class _Mesh(NamedTuple):
+class GroundMesh(NamedTuple):
     """Grid points of a ground patch, and which grid lines are drawn."""
 
     x: Array  # (nx,) [m]
@@ -50,11 +50,12 @@ def _lines(center: float, ground: GroundGrid, breaks: Array) -> tuple[Array, NDA
     return values, np.isin(values, np.round(major, 9))
 
 
-def _mesh(ground: GroundGrid) -> _Mesh:
+def ground_mesh(ground: GroundGrid) -> GroundMesh:
+    """The square patch that holds the ground's round one."""
     x, major_x = _lines(ground.center[0], ground, ground.breaks[0])
     y, major_y = _lines(ground.center[1], ground, ground.breaks[1])
     gx, gy = np.meshgrid(x, y, indexing="ij")
-    return _Mesh(x, y, np.stack([gx, gy, ground.height(gx, gy)], axis=-1), major_x, major_y)
+    return GroundMesh(x, y, np.stack([gx, gy, ground.height(gx, gy)], axis=-1), major_x, major_y)
 
 
 def _shade(corners: Array) -> Array:
@@ -72,7 +73,7 @@ def _corners(values: Array) -> Array:
 
 def draw_ground(surface: pygame.Surface, ground: GroundGrid, camera: Camera) -> None:
     """Shaded quads with their grid lines, far ones first, fading into the background."""
-    mesh = _mesh(ground)
+    mesh = ground_mesh(ground)
     shape, lines = mesh.points.shape, (mesh.major_x.tobytes(), mesh.major_y.tobytes())
     level = float(ground.height(*np.array(ground.center)))
     patch = _Patch(mesh.points.tobytes(), shape, lines, ground.center, ground.radius, ground.color, level)
