@@ -28,7 +28,7 @@ import tyro
 from numpy.typing import NDArray
 
 from agents.control.optimal import Manoeuvre, solve_form
-from agents.learning.policy import load_policy, observed_with
+from agents.learning.policy import load_policy
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.transcription import Symbols, casadi
 from softgym_envs.data.page import BLUE, plain_axes
@@ -84,9 +84,8 @@ class Episode:
 
 def episodes(task_id: str, file: str, backend: str, count: int, seed: int) -> list[Episode]:
     """Run `count` episodes of a policy."""
-    path = Path(file)
-    policy = load_policy(path)
-    envs: Any = gym.make_vec(f"softgym_envs:{task_id}", num_envs=count, backend=backend, **observed_with(path))
+    policy = load_policy(Path(file))
+    envs: Any = gym.make_vec(f"softgym_envs:{task_id}", num_envs=count, backend=backend, **policy.keywords)
     observation, _ = envs.reset(seed=seed)
     runs, task = envs.unwrapped.episodes, envs.unwrapped.episodes.task
     goals, states = runs.context[:, :3].copy(), [runs.state.copy()]

@@ -33,7 +33,7 @@ import tyro
 
 from agents.control.task_mpc import TaskMpc
 from agents.learning.evaluation import Controller, Evaluation, evaluate_controller, uniform, zero
-from agents.learning.policy import load_policy, observed_with
+from agents.learning.policy import load_policy
 from agents.transfer_study.statistics import share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
@@ -157,7 +157,8 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
 def learned(file: Path | None, late: float) -> Iterator[tuple[str, dict[str, Any], Controller]]:
     """A policy, without noise and delay, and with both, `late` in s; nothing if there is none."""
     if file is not None:
-        policy, observed = load_policy(file), observed_with(file)
+        policy = load_policy(file)
+        observed = dict(policy.keywords)
         yield "policy", observed, lambda envs: policy
         yield "policy, noise and delay", {"sensor_noise": NOISE, "action_latency": late, **observed}, lambda envs: policy
 

@@ -490,13 +490,14 @@ def policy_contract() -> dict[str, Any]:
 def policy_file(folder: Path, draw: Draw) -> None:
     """A policy, and the file beside it that says what it observes, in an episode."""
     from agents.learning.evaluation import evaluate
-    from agents.learning.policy import load_policy, observed_with
+    from agents.learning.policy import load_policy
 
     path, wound = folder / "policy.zip", draw.choose(3)
     path.write_bytes(draw.archive(policy_seed()) if wound else policy_seed())
     observed = {"observed": {"action_memory": 0, "obs_mode": "full"}, "contract": policy_contract()}
     (folder / "policy.json").write_bytes(as_json(observed) if wound else wounded(draw, observed, as_json))
-    found = evaluate(load_policy(path), f"softgym_envs:{LEARNED}", episodes=1, seed=0, keywords=observed_with(path))
+    policy = load_policy(path)
+    found = evaluate(policy, f"softgym_envs:{LEARNED}", episodes=1, seed=0, keywords=policy.keywords)
     assert np.isfinite(found.returns).all()
 
 

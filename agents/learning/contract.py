@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from softgym_envs.core.errors import FileFormatError, OptionError, SimulationWarning, shown
-from softgym_envs.core.files import LARGEST_NUMBER, check_entries, made, read_json
+from softgym_envs.core.files import LARGEST_NUMBER, check_entries, made
 from softgym_envs.core.interface import ends_of
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.spec import plain
@@ -146,24 +146,23 @@ class PolicyContract:
         )
 
 
-def contract_beside(path: Path, size: tuple[int, int]) -> PolicyContract | None:
-    """Contract in the JSON file beside a policy; None without such a file or entry.
+def contract_in(where: Path, settings: Mapping[str, Any], size: tuple[int, int]) -> PolicyContract | None:
+    """Contract in a policy's settings; None without such an entry.
 
     Args:
-        path: The policy.
+        where: File of the settings.
+        settings: See `agents.policies`.
         size: Lengths of the network's observation and action.
 
     Raises:
         FileFormatError: The entry has another form, or is of a network of another size.
     """
-    beside = path.with_suffix(".json")
-    document = read_json(beside) if beside.is_file() else {}
-    if "contract" not in document:
+    if "contract" not in settings:
         return None
-    found = PolicyContract.read(f"{beside}: contract", document["contract"])
+    found = PolicyContract.read(f"{where}: contract", settings["contract"])
     if (found.size, len(found.actions)) != size:
         raise FileFormatError(
-            f"{beside}: the contract has {found.size} observed numbers and {len(found.actions)} actions, the network {size[0]} "
+            f"{where}: the contract has {found.size} observed numbers and {len(found.actions)} actions, the network {size[0]} "
             f"and {size[1]}"
         )
     return found

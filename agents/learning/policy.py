@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, shown
-from softgym_envs.core.files import write_atomically
+from softgym_envs.core.files import read_json, write_atomically
 
-from ..policies import ACTIVATIONS, MOST_WEIGHT_BYTES, Network, check_layers, load_network, observed_with, pretrained
-from .contract import contract_beside
+from ..policies import ACTIVATIONS, MOST_WEIGHT_BYTES, Network, check_layers, load_network, observed_keywords, pretrained
+from .contract import contract_in
 
 if TYPE_CHECKING:
     import torch
     from stable_baselines3.common.base_class import BaseAlgorithm
 
-__all__ = ["PRETRAINED", "Network", "load_policy", "observed_with", "policy_of", "save_policy"]
+__all__ = ["PRETRAINED", "Network", "load_policy", "policy_of", "save_policy"]
 
 Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
 """Observations (B, no) -> actions (B, na) in [-1, 1], without noise."""
@@ -70,8 +70,10 @@ def load_policy(path: Path, env_id: str = "") -> Network:
     layers = tuple((weight.detach().numpy(), bias.detach().numpy()) for weight, bias in tensors)
     check_layers(path, layers)
     activation = _activation(settings, "ReLU" if squashed else "Tanh")
-    contract = contract_beside(path, (layers[0][0].shape[1], len(layers[-1][1])))
-    return Network(layers, activation, squashed, observed_with(path), str(path), contract)
+    beside = path.with_suffix(".json")
+    described = read_json(beside) if beside.is_file() else {}
+    contract = contract_in(beside, described, (layers[0][0].shape[1], len(layers[-1][1])))
+    return Network(layers, activation, squashed, observed_keywords(beside, described), str(path), contract)
 
 
 def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

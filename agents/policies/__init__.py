@@ -1,8 +1,8 @@
 """Trained policies that come with the package, and their networks; NumPy alone plays them.
 
-    agents/policies/<name>.npz     float32 weights: weight0, bias0, weight1, bias1, ...
-    agents/policies/<name>.json    "observed": keywords of the environment; "activation" and "squashed" of `Network`; provenance
-                                   ("trained"); "contract": see `agents.learning.contract`
+    agents/policies/<name>.npz    float32 weights weight0, bias0, weight1, bias1, ...; and "settings", a JSON text with
+                                  "observed": keywords of the environment; "activation" and "squashed" of `Network`; provenance
+                                  ("trained"); "contract": see `agents.learning.contract`
 
 The name is an environment's id, or id+option. `experiments/policies/ship.py` writes the files.
 
@@ -12,6 +12,7 @@ Legend: B batch, no observation, na action, L layers.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError, shown
-from softgym_envs.core.files import read_json, write_atomically, write_json
+from softgym_envs.core.files import json_object, write_atomically
 
-from ..learning.contract import PolicyContract, contract_beside
+from ..learning.contract import PolicyContract, contract_in
 
 Float32 = NDArray[np.float32]
 
@@ -32,6 +33,8 @@ FOLDER = Path(__file__).parent
 """Folder of the files."""
 MOST_WEIGHT_BYTES = 512 * 2**20
 """Largest memory of a policy's weights."""
+SETTINGS = "settings"
+"""Name of the text among the arrays."""
 WRITTEN = (1980, 1, 1, 0, 0, 0)
 """Date of the parts of an archive: equal weights give equal files."""
 
@@ -103,26 +106,24 @@ def pretrained(name: str) -> Network:
     return load_network(FOLDER / f"{name.rpartition(':')[2]}.npz")
 
 
-def observed_with(path: Path) -> dict[str, Any]:
-    """Keywords of the environment for which a policy was made: "observed" in the JSON file beside it; {} without such a file.
+def observed_keywords(where: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of the environment for which a policy was made: "observed" of its settings, which stand in the file `where`.
 
     Raises:
         FileFormatError: That entry is no table.
     """
-    described = path.with_suffix(".json")
-    found = read_json(described).get("observed", {}) if described.is_file() else {}
+    found = settings.get("observed", {})
     if not isinstance(found, dict):
-        raise FileFormatError(f"{described}: observed is {shown(found)}, expected a table of keywords")
+        raise FileFormatError(f"{where}: observed is {shown(found)}, expected a table of keywords")
     return found
 
 
 def load_network(path: Path) -> Network:
-    """Load a policy from its .npz and .json; nothing in them is unpickled.
+    """Load a policy from its .npz; nothing in it is unpickled.
 
     Raises:
-        FileFormatError: No such files, or they hold no network.
+        FileFormatError: No such file, or it holds no network.
     """
-    document = read_json(path.with_suffix(".json"))
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(part.file_size for part in archive.infolist()) > MOST_WEIGHT_BYTES:
@@ -133,41 +134,56 @@ def load_network(path: Path) -> Network:
         raise
     except Exception as error:  # zipfile, lzma and NumPy raise whatever they like at a damaged file
         raise FileFormatError(f"{path} is no policy, or it is damaged ({type(error).__name__}: {error})") from None
+    settings = _settings(path, found.pop(SETTINGS, None))
     count = len(found) // 2
     if not count or set(found) != {f"{part}{k}" for k in range(count) for part in ("weight", "bias")}:
         raise FileFormatError(f"{path} holds {', '.join(list(found)[:8]) or 'nothing'}, expected weight0, bias0, weight1, ...")
     layers = tuple((found[f"weight{k}"], found[f"bias{k}"]) for k in range(count))
     check_layers(path, layers)
-    activation, squashed = document.get("activation"), document.get("squashed")
+    activation, squashed = settings.get("activation"), settings.get("squashed")
     if activation not in ACTIVATIONS or not isinstance(squashed, bool):
         raise FileFormatError(
-            f"{path.with_suffix('.json')}: activation is {shown(activation)}, squashed is {shown(squashed)}; "
+            f"{path}: activation is {shown(activation)}, squashed is {shown(squashed)}; "
             f"allowed are {', '.join(ACTIVATIONS)}, and true or false"
         )
-    contract = contract_beside(path, (layers[0][0].shape[1], len(layers[-1][1])))
-    return Network(layers, activation, squashed, observed_with(path), str(path), contract)
+    contract = contract_in(path, settings, (layers[0][0].shape[1], len(layers[-1][1])))
+    return Network(layers, activation, squashed, observed_keywords(path, settings), str(path), contract)
+
+
+def _settings(path: Path, text: NDArray[Any] | None) -> dict[str, Any]:
+    """Settings of a policy from the array of their text.
+
+    Raises:
+        FileFormatError: It is missing, or no JSON object.
+    """
+    if text is None or text.dtype.kind != "U" or text.ndim:
+        raise FileFormatError(f"{path} holds no text {SETTINGS!r}, which says what the network observes")
+    return json_object(f"{path}: {SETTINGS}", str(text))
 
 
 def save_network(network: Network, path: Path, trained: Mapping[str, Any]) -> Path:
-    """Write the .npz and the .json of a policy, each completely or not at all.
+    """Write the .npz of a policy, completely or not at all.
 
     Args:
         network: The policy.
         path: Name of the .npz file.
-        trained: Provenance for the .json file.
+        trained: Provenance.
     """
+    settings = {"observed": dict(network.keywords), "activation": network.activation, "squashed": network.squashed}
+    contract = {"contract": network.contract.table()} if network.contract else {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for number, (weight, bias) in enumerate(network.layers):
+        arrays |= {f"weight{number}": weight, f"bias{number}": bias}
+    arrays[SETTINGS] = np.array(json.dumps({**settings, "trained": dict(trained), **contract}, allow_nan=False))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for number, layer in enumerate(network.layers):
-            for name, array in zip(("weight", "bias"), layer, strict=True):
-                part = io.BytesIO()
-                np.save(part, array, allow_pickle=False)
-                entry = zipfile.ZipInfo(f"{name}{number}.npy", WRITTEN)
-                archive.writestr(entry, part.getvalue(), zipfile.ZIP_LZMA)  # a shared network is mostly zeros
+        for name, array in arrays.items():
+            part = io.BytesIO()
+            np.save(part, array, allow_pickle=False)
+            archive.writestr(
+                zipfile.ZipInfo(f"{name}.npy", WRITTEN), part.getvalue(), zipfile.ZIP_LZMA
+            )  # mostly zeros, if shared
     write_atomically(path, buffer.getvalue())
-    document = {"observed": dict(network.keywords), "activation": network.activation, "squashed": network.squashed}
-    contract = {"contract": network.contract.table()} if network.contract else {}
-    write_json(path.with_suffix(".json"), {**document, "trained": dict(trained), **contract})
     return path
 
 

@@ -29,7 +29,7 @@ import tyro
 from teaching import Imitation, Lesson, Told, carried, foreseeing, imitate
 
 from agents.learning.evaluation import Controller, zero
-from agents.learning.policy import load_policy, observed_with, save_policy
+from agents.learning.policy import load_policy, save_policy
 from agents.learning.rl import LearningPoint, Training
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, write_json
@@ -249,7 +249,7 @@ def carry(task_id: str, args: Args) -> None:
     """Write <id>.zip and <id>.json from another id's, which must exist."""
     other, told = CARRIED[task_id]
     path = args.out / f"{other}.zip"
-    observed = observed_with(path)
+    observed = dict(load_policy(path).keywords)
     source, target = (gym.make_vec(f"softgym_envs:{name}", num_envs=1, **observed).unwrapped for name in (other, task_id))
     save_policy(carried(path, source, target, told), args.out / f"{task_id}.zip")
     write_json(args.out / f"{task_id}.json", {"carried": other, "told": told, "observed": observed, **provenance()})

@@ -1,10 +1,9 @@
-"""Write the policies of a folder as the ones that come with the package: agents/policies/<name>.npz and .json.
+"""Write the policies of a folder as the ones that come with the package: agents/policies/<name>.npz.
 
     python experiments/policies/ship.py  # all; after every training, or a test fails
     python experiments/policies/ship.py VineGrow-v0 UpperBodyReach-v0+muscles
 
-The .zip holds actor and critic for stable-baselines3; the .npz holds the actor, which NumPy alone plays; the .json holds its
-contract.
+The .zip holds actor and critic for stable-baselines3; the .npz holds the actor, which NumPy alone plays, and its contract.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Args:
     source: Path = Path("runs/policies/done")
     """Folder of the .zip and .json files."""
     out: Path = Path("agents/policies")
-    """Folder of the .npz and .json files."""
+    """Folder of the .npz files."""
 
 
 def main(args: Args) -> int:

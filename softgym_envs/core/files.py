@@ -71,14 +71,22 @@ def read_json(path: str | Path) -> dict[str, Any]:
     Raises:
         FileFormatError: No such file, not JSON (NaN and doubled names are none), no object, or too large or deep.
     """
-    text = read_text(path, "JSON")
+    return json_object(path, read_text(path, "JSON"))
+
+
+def json_object(where: str | Path, text: str) -> dict[str, Any]:
+    """The JSON object of a text that stands at `where`.
+
+    Raises:
+        FileFormatError: As `read_json`.
+    """
     try:
         document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not valid JSON: {error}") from error
+        raise FileFormatError(f"{where} is not valid JSON: {error}") from error
     if not isinstance(document, dict):
-        raise FileFormatError(f"{path} holds no JSON object")
-    _check_depth(path, document)
+        raise FileFormatError(f"{where} holds no JSON object")
+    _check_depth(where, document)
     return document
 
 

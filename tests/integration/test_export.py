@@ -169,7 +169,9 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence(tmp_path):
 
 def test_a_contract_that_is_none_is_refused(tmp_path):
     path = save_network(network(), tmp_path / "p.npz", {})
-    good = json.loads(path.with_suffix(".json").read_text())
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    good = json.loads(str(arrays["settings"]))
     short = good["contract"]["observations"][1:]
     assert load_network(path).contract == network().contract
     for said, changed in (
@@ -179,7 +181,7 @@ def test_a_contract_that_is_none_is_refused(tmp_path):
         ("controls 0: unit is missing", {**good["contract"], "controls": [{"name": "a", "action": "b", "values": [0, 0, 1]}]}),
         ("has 6 observed numbers and 2 actions, the network 7 and 2", {**good["contract"], "observations": short}),
     ):  # fmt: skip
-        path.with_suffix(".json").write_text(json.dumps({**good, "contract": changed}))
+        np.savez(path, **{**arrays, "settings": json.dumps({**good, "contract": changed})})
         with pytest.raises(FileFormatError, match=said):
             load_network(path)
 

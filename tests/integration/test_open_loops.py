@@ -1,12 +1,10 @@
 """Tasks that need their robot: what a policy did in one episode, done again without looking, is of no use in another."""
 
-from pathlib import Path
-
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.learning.policy import load_policy, observed_with
+from agents import pretrained
 from agents.transfer_study.statistics import share
 
 IDS = ("LoopPeg-v0", "LoopReach-v0", "VineWall-v0")
@@ -31,9 +29,9 @@ def episodes(envs, seed, act, steps):
 @pytest.mark.parametrize("env_id", IDS)
 def test_replays_fail(env_id):
     """The last action of an episode is held on."""
-    file = Path(f"agents/policies/{env_id}.npz")
-    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **observed_with(file))
-    policy, steps = load_policy(file), envs.spec.max_episode_steps
+    policy = pretrained(env_id)
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **policy.keywords)
+    steps = envs.spec.max_episode_steps
     success, length, actions = episodes(envs, 60, lambda t, observation: policy(observation), steps)
     good = np.flatnonzero(success)[:REPLAYS]
     assert len(good) == REPLAYS
@@ -46,9 +44,9 @@ def test_replays_fail(env_id):
 @pytest.mark.parametrize("level", [1.0, 2.0, 3.0])
 def test_replays_that_know_which_way_the_wall_ends_fail(level):
     """What is done is mirrored where the wall ends on the other side: read once, at the reset."""
-    file = Path("agents/policies/VineWall-v0.npz")
-    envs = gym.make_vec("softgym_envs:VineWall-v0", num_envs=ROWS, level=level, **observed_with(file))
-    policy, steps = load_policy(file), envs.spec.max_episode_steps
+    policy = pretrained("VineWall-v0")
+    envs = gym.make_vec("softgym_envs:VineWall-v0", num_envs=ROWS, level=level, **policy.keywords)
+    steps = envs.spec.max_episode_steps
 
     def mirror():
         """(B, 3): of actions, where the wall ends to the right."""

@@ -28,7 +28,6 @@ BLOCKED = "import sys; sys.modules.update(torch=None, mujoco=None, stable_baseli
 
 def test_every_id_has_a_policy_that_comes_with_the_package():
     names = {path.stem for path in FOLDER.glob("*.npz")}
-    assert names == {path.stem for path in FOLDER.glob("*.json")}
     assert {name.partition("+")[0] for name in names} == {task.id for task in tasks()}
 
 
@@ -97,23 +96,30 @@ def test_a_network_is_read_as_it_was_written(tmp_path, activation, squashed):
     again, seen = load_network(path), rng.standard_normal((4, 5))
     assert np.array_equal(again(seen), network(seen)) and again.keywords == {"action_memory": 1}
     np.testing.assert_array_equal(load_policy(path)(seen), network(seen))
-    assert save_network(again, path, {}).read_bytes() == first
+    assert save_network(again, path, {"commit": "c"}).read_bytes() == first
 
 
 def test_files_that_hold_no_network_are_refused(tmp_path):
     path = tmp_path / "p.npz"
     weight, bias = np.zeros((2, 3), dtype=np.float32), np.zeros(2, dtype=np.float32)
     save_network(Network(((weight, bias),)), path, {})
-    good, document = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())
+    good, settings = path.read_bytes(), {"activation": "Tanh", "squashed": False}
 
-    def refused(match, **entries):
-        path.with_suffix(".json").write_text(json.dumps({**document, **entries}))
+    def refused(match):
         with pytest.raises(FileFormatError, match=match):
             load_network(path)
 
-    for activation in ("Sine", None):
-        refused("allowed are Tanh, ReLU, ELU", activation=activation)
-    refused("expected a table of keywords", observed=[3])
+    for entries, said in (
+        ({"activation": "Sine"}, "allowed are Tanh, ReLU, ELU"), ({"activation": None}, "allowed are Tanh, ReLU, ELU"),
+        ({"observed": [3]}, "expected a table of keywords"),
+    ):  # fmt: skip
+        np.savez(path, weight0=weight, bias0=bias, settings=json.dumps({**settings, **entries}))
+        refused(said)
+    for text, said in (("no json", "is not valid JSON"), ("[1]", "holds no JSON object"), (3.0, "holds no text 'settings'")):
+        np.savez(path, weight0=weight, bias0=bias, settings=text)
+        refused(said)
+    np.savez(path, weight0=weight, bias0=bias)
+    refused("holds no text 'settings'")
     for bad in (b"", b"no zip", good[: len(good) // 2]):
         path.write_bytes(bad)
         refused("is no policy, or it is damaged")
@@ -125,7 +131,7 @@ def test_files_that_hold_no_network_are_refused(tmp_path):
         {"weight0": weight, "bias0": bias * np.float32(np.nan)},
         {"weight0": weight, "bias0": bias, "weight1": weight, "bias1": bias},
     ):
-        np.savez(path, **arrays)
+        np.savez(path, **arrays, settings=json.dumps(settings))
         refused("damaged|expected weight0|do not fit each other")
 
 

@@ -14,7 +14,7 @@ from helpers import load_script
 pytest.importorskip("stable_baselines3")
 
 from agents.learning.evaluation import evaluate, zero
-from agents.learning.policy import load_policy, observed_with, policy_of
+from agents.learning.policy import load_policy, policy_of
 from agents.learning.rl import Training
 from agents.learning.vec_env import SB3VecEnv
 from softgym_envs.core.errors import FileFormatError, OptionError
@@ -68,13 +68,14 @@ def test_what_the_target_does_not_observe_is_named():
 def test_the_files_are_the_roll_policy(env_id, entry, offset, factor):
     """The committed files act as that policy does when it is told the same."""
     file = POLICIES / f"{env_id}.npz"
-    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **observed_with(file)).unwrapped
+    policy = load_policy(file)
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **policy.keywords).unwrapped
     seen, _ = envs.reset(seed=1)
     seen = np.asarray(seen, dtype=np.float32)
     entries = len(envs.task.entries)
     told = np.concatenate([seen[:, :100], seen[:, entries:]], axis=1)
     told[:, 97] = factor * seen[:, entry] + offset
-    np.testing.assert_allclose(load_policy(file)(seen), load_policy(ROLL)(told), atol=1e-4)
+    np.testing.assert_allclose(policy(seen), load_policy(ROLL)(told), atol=1e-4)
 
 
 @pytest.mark.parametrize("env_id, least", [("TensegrityWaypoint-v0", ROWS - 4), ("TensegrityTerrain-v0", ROWS - 4)])
@@ -82,7 +83,7 @@ def test_carried_policies_do_the_tasks(env_id, least):
     """In our engine nine of ten succeed: more than four failures of twelve happen in less than 1 of 200 sets of seeds."""
     file = POLICIES / f"{env_id}.npz"
     policy = load_policy(file)
-    found = evaluate(policy, f"softgym_envs:{env_id}", episodes=ROWS, seed=50, keywords=observed_with(file))
+    found = evaluate(policy, f"softgym_envs:{env_id}", episodes=ROWS, seed=50, keywords=policy.keywords)
     assert int(found.success.sum()) >= least
 
 
@@ -99,7 +100,7 @@ def test_one_policy_learns_in_several_worlds_and_looks_at_its_own_actions(tmp_pa
         for motor, seen in enumerate(way):
             assert list(seen[-3:]) == [100 + k * motors + motor for k in range(3)]  # oldest first; 100 is the task's own
     policy = load_policy(tmp_path / "policy.zip")
-    assert observed_with(tmp_path / "policy.zip") == {"action_memory": 3}
+    assert policy.keywords == {"action_memory": 3}
     observation = np.random.default_rng(0).normal(size=(4, 100 + 3 * motors)).astype(np.float32)
     np.testing.assert_allclose(policy(observation), policy_of(model)(observation), atol=1e-5)
     pupil = imitate(Imitation(ID, 2, 1, 4, run.keywords, hidden=(48, 48), shared=True, updates=2), lambda envs: zero(envs))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agents import pretrained
 from agents.learning.evaluation import evaluate, evaluate_controller, zero
-from agents.learning.policy import load_policy, observed_with
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.crawling import FACTORS, TERMS, crawling
 from softgym_envs.systems.tensegrity.model import prism
@@ -23,9 +22,8 @@ MUJOCO_MODEL = {"backend": "mujoco"}
 @pytest.mark.parametrize("keywords", [{}, NOISY, {**NOISY, "action_latency": 0.1}, MUJOCO_MODEL, {**MUJOCO_MODEL, **NOISY}])
 def test_the_policy_rolls(keywords):
     """At most six of 24 episodes fail; where nine of ten succeed, more do in 1 of 100 sets of seeds, and this is one set."""
-    file = Path("agents/policies/TensegrityRoll-v0.npz")
-    policy = load_policy(file)
-    given = observed_with(file) | keywords
+    policy = pretrained("TensegrityRoll-v0")
+    given = {**policy.keywords, **keywords}
     found = evaluate(policy, "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
     assert not found.failed.any()
     assert int(found.success.sum()) >= ROWS - 6
@@ -34,9 +32,9 @@ def test_the_policy_rolls(keywords):
 @pytest.mark.parametrize(("speed", "least"), [(0.9, ROWS - 6), (1.4, ROWS - 6), (0.5, 0)])
 def test_the_policy_rolls_at_about_one_metre_per_second(speed, least):
     """Told 0.9 to 1.5 m/s it does what it is told; told half as much it rolls on at 1.1 m/s, and does not succeed."""
-    file = Path("agents/policies/TensegrityRoll-v0.npz")
-    given = observed_with(file) | {"target_speed": speed}
-    found = evaluate(load_policy(file), "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
+    policy = pretrained("TensegrityRoll-v0")
+    given = {**policy.keywords, "target_speed": speed}
+    found = evaluate(policy, "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
     assert int(found.success.sum()) >= least if least else int(found.success.sum()) <= 6
 
 
@@ -67,9 +65,8 @@ def test_the_heuristic_rolls(keywords):
 @pytest.mark.parametrize(("keywords", "least"), [({}, 16), (NOISY, 16), (MUJOCO_MODEL, 12), ({**MUJOCO_MODEL, **NOISY}, 12)])
 def test_the_policy_crawls(keywords, least):
     """Where 89 of 100 succeed (76 on the MuJoCo model), fewer of 24 do in 1 of 400 sets of seeds, and this is one set."""
-    file = Path("agents/policies/TensegrityCrawl-v0.npz")
-    policy = load_policy(file)
-    given = observed_with(file) | keywords
+    policy = pretrained("TensegrityCrawl-v0")
+    given = {**policy.keywords, **keywords}
     found = evaluate(policy, "softgym_envs:TensegrityCrawl-v0", episodes=ROWS, seed=50, keywords=given)
     assert not found.failed.any()
     assert int(found.success.sum()) >= least

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.learning.policy import load_policy, observed_with
+from agents.learning.policy import load_policy
 from softgym_envs.core.errors import FileFormatError, ShapeError
 
 
@@ -45,13 +45,15 @@ def test_files_that_are_no_policy_are_refused(tmp_path):
 
 @pytest.mark.parametrize("document", ['{"observed": [3]}', '{"observed": null}', "[1]"])
 def test_what_a_policy_observes_stands_beside_it(tmp_path, document):
+    sb3 = pytest.importorskip("stable_baselines3")
     path = tmp_path / "policy.zip"
-    assert observed_with(path) == {}
+    sb3.PPO("MlpPolicy", gym.make("softgym_envs:SlidingBlock-v0"), device="cpu").save(path)
+    assert load_policy(path).keywords == {}
     (tmp_path / "policy.json").write_text('{"observed": {"action_memory": 3}, "more": 1}')
-    assert observed_with(path) == {"action_memory": 3}
+    assert load_policy(path).keywords == {"action_memory": 3}
     (tmp_path / "policy.json").write_text(document)
     with pytest.raises(FileFormatError, match=r"expected a table of keywords|no JSON object"):
-        observed_with(path)
+        load_policy(path)
 
 
 def test_a_policy_of_another_environment_is_refused(tmp_path):
