@@ -1,24 +1,27 @@
 """Receding-horizon control of any id by its own reward: sampled action splines, all rows of a batch side by side.
 
 For every row, action splines are drawn around the plan so far, rolled out in our engine, and mixed by
-sums of rewards (`.mpc.mix`). The planner sees the full state, the task's context, and the parameters that the episode drew; it
-may drive another world than it plans in.
+sums of rewards (`.mpc.mix`). The planner sees the full state, the task's context, the parameters that the episode drew, and
+the actions that wait for their latency to end: it plays them first and plans from there. It may drive another world than it
+plans in. A row that begins an episode begins a plan, whatever the others do.
 
 Where rewards are progress, their sum depends only on the end of a plan. Discounted, progress counts on the way too,
 sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which leaves and comes back is worse than one
 which stays.
 
-Legend: B rows, S samples, T horizon, P knots, na actions, g discount, c measure of progress.
+Legend: B rows, S samples, R rows of an engine, T horizon, P knots, na actions, g discount, c measure of progress.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import zip_longest
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
@@ -29,10 +32,11 @@ from .mpc import mix
 from .plan import check_splines, spline_matrix
 
 Policy = Callable[[Any], Array]
+Rows = NDArray[np.intp]
 
 
 @runtime_checkable
-class _Rows(Protocol):
+class _VectorEnv(Protocol):
     """What a `SoftgymVectorEnv` has, and an environment of one robot, or a wrapper, has not."""
 
     episodes: Any
@@ -80,15 +84,21 @@ class TaskMpc:
             check_number(name, getattr(self, name), low=0.0, high=1.0)
         check_splines(self.horizon, self.knots, self.replan_every)
 
-    def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None) -> Policy:
+    def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None, *, seed: int = 0) -> Policy:
         """Policy of a `SoftgymVectorEnv` that plans in `engine` with these parameters; None: the default ones.
 
-        Parameters that an episode draws replace those of their name.
+        Parameters that an episode draws replace those of their name. Every row has its own random numbers.
+
+        Args:
+            envs: The environment.
+            engine: Simulator of the plans.
+            parameters: Parameters of the engine, one set.
+            seed: Seed of the samples.
 
         Raises:
-            OptionError: `envs` is no such environment, or the engine is another robot's.
+            OptionError: `envs` is no such environment, the engine is another robot's, or the seed is no whole number >= 0.
         """
-        if not isinstance(envs, _Rows):
+        if not isinstance(envs, _VectorEnv):
             made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point')"
             raise OptionError(f"envs is {type(envs).__name__}, expected a SoftgymVectorEnv, as of {made}")
         theirs = envs.simulator.state_names[: engine.nx]
@@ -96,57 +106,80 @@ class TaskMpc:
             pairs = zip_longest(engine.state_names, theirs, fillvalue="nothing more")
             ours, other = next((a, b) for a, b in pairs if a != b)
             raise OptionError(f"engine is of another robot than envs: its state has {ours!r} where that of envs has {other!r}")
-        task, rows, size = envs.task, envs.num_envs, envs.action_space.shape[1]
-        rng, spline = np.random.default_rng(0), spline_matrix(self.horizon, self.knots)
-        plan, age = np.zeros((rows, self.horizon, size)), self.replan_every
+        check_number("seed", seed, low=0, whole=True)
+        rows, size = envs.num_envs, envs.action_space.shape[1]
+        rngs = np.random.default_rng(seed).spawn(rows)
+        plan, age = np.zeros((rows, self.horizon, size)), np.zeros(rows, dtype=np.int64)
         substeps = round(envs.episodes.settings.control_period / engine.dt)
-        model = World(task, engine, substeps, parameters or engine.default_parameters)
+        model = World(envs.task, engine, substeps, parameters or engine.default_parameters)
 
         def act(observation: Any) -> Array:
-            nonlocal plan, age
-            if age >= self.replan_every:
-                state, context = envs.state[:, : engine.nx], envs.context
-                plan[envs.episodes.steps == 0] = 0.0
-                known = replace(model, nominal=with_drawn(model.nominal, envs.episodes, self.samples))
-                for k in range(self.iterations):
-                    plan = self._better(known, state, context, plan, self.noise * self.narrowing**k * spline, rng)
-                age = 0
+            begins = envs.episodes.steps == 0
+            plan[begins] = 0.0
+            due = np.flatnonzero(begins | (age % self.replan_every == 0))
+            if len(due):
+                plan[due] = self._planned(model, envs, due, plan[due], [rngs[row] for row in due])
+                age[due] = 0
             action = plan[:, 0].copy()
-            plan = np.concatenate([plan[:, 1:], plan[:, -1:]], axis=1)
-            age += 1
+            plan[:, :-1] = plan[:, 1:]
+            age[:] += 1
             return action
 
         return act
 
-    def _better(
-        self, model: World, state: Array, context: Array, plan: Array, spline: Array, rng: np.random.Generator
-    ) -> Array:
-        """Plans (B, T, na) after a round of sampling around the given ones; `spline` (T, P) scales a standard normal knot."""
+    def _planned(self, model: World, envs: Any, rows: Rows, plan: Array, rngs: list[np.random.Generator]) -> Array:
+        """Plans (k, T, na) of some rows (k,), from when the actions that wait have been played."""
+        each = replace(model, nominal=with_drawn(model.nominal, envs.episodes, rows))
+        many = replace(model, nominal=with_drawn(model.nominal, envs.episodes, np.repeat(rows, self.samples)))
+        start = each.begin(envs, rows).repeat(self.samples)
+        spline = self.noise * spline_matrix(self.horizon, self.knots)
+        for k in range(self.iterations):
+            plan = self._better(many, start, plan, self.narrowing**k * spline, rngs)
+        return plan
+
+    def _better(self, model: World, start: Start, plan: Array, spline: Array, rngs: list[np.random.Generator]) -> Array:
+        """Plans (k, T, na) after a round of sampling around the given ones; `spline` (T, P) scales a standard normal knot."""
         rows, _, size = plan.shape
-        noise = rng.standard_normal((rows, self.samples, self.knots, size))
+        noise = np.array([rng.standard_normal((self.samples, self.knots, size)) for rng in rngs])
         noise[:, 0] = 0.0
         tried = np.clip(plan[:, None] + np.einsum("tp,bspj->bstj", spline, noise), -1.0, 1.0)
         flat = tried.reshape(rows * self.samples, self.horizon, size)
-        states, contexts = np.repeat(state, self.samples, axis=0), np.repeat(context, self.samples, axis=0)
-        costs = -model.returns(states, contexts, flat, self.discount).reshape(rows, self.samples)
+        costs = -model.returns(start, flat, self.discount).reshape(rows, self.samples)
         return np.array([mix(tried[row], costs[row], self.temperature) for row in range(rows)])
 
 
-def with_drawn(parameter_values: Parameters, episodes: Any, repeats: int) -> Parameters:
-    """Parameters with those that episodes drew as (B * repeats,), each row repeated; drawn ones of unknown name are ignored."""
+def with_drawn(parameter_values: Parameters, episodes: Any, rows: Rows) -> Parameters:
+    """Parameters (k,) of some rows (k,) with those that their episodes drew; drawn ones of unknown name are ignored."""
     usual = episodes.nominal.to_matrix(len(episodes.parameter_values))
     drawn = {}
     for k, name in enumerate(episodes.nominal.names()):
         own = episodes.parameter_values[:, k] != usual[:, k]
         if own.any() and name in parameter_values.names():
-            values = np.where(own, episodes.parameter_values[:, k], getattr(parameter_values, name))
-            drawn[name] = np.repeat(values, repeats)
+            drawn[name] = np.where(own, episodes.parameter_values[:, k], getattr(parameter_values, name))[rows]
     return parameter_values.replace(**drawn) if drawn else parameter_values
+
+
+class Start(NamedTuple):
+    """Where imagined actions begin to act, R rows."""
+
+    state: Array
+    """(R, nx)"""
+    context: Array
+    """(R, nc)"""
+    older: Array
+    """(R, na): the action before them, which goes on for `late` physics steps."""
+    late: Rows
+    """(R,): rest of the latency within a control step [physics steps of the engine]"""
+
+    def repeat(self, times: int) -> Start:
+        """Each row `times` times."""
+        state, context, older = (np.repeat(array, times, axis=0) for array in self[:3])
+        return Start(state, context, older, np.repeat(self.late, times))
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A task in an engine, as a planner imagines it: no noise, no delay, one set of parameters."""
+    """A task in an engine, as a planner imagines it: no noise, one set of parameters."""
 
     task: Task
     engine: Simulator
@@ -154,21 +187,60 @@ class World:
     nominal: Parameters
     """Parameters, of all rows or of each, except those that the task fixes."""
 
-    def returns(self, state: Array, context: Array, actions: Array, discount: float = 1.0) -> Array:
+    @cached_property
+    def parameter_values(self) -> Parameters:
+        """All parameters."""
+        names = self.nominal.names()
+        return self.nominal.replace(**{name: value for name, value in self.task.parameter_values.items() if name in names})
+
+    def begin(self, envs: Any, rows: Rows) -> Start:
+        """Play the actions that wait in some rows (k,) of an environment."""
+        queue, late = envs.episodes.queue[rows], envs.episodes.late[rows, 0]
+        count, real, every = queue.shape[1], envs.episodes.substeps, np.arange(len(rows))
+        whole, rest = late // real, late % real * self.substeps // real
+        state, context = envs.state[rows, : self.engine.nx], envs.context[rows]
+        for t in range(whole.max()):
+            newer = np.minimum(count - whole + t, count - 1)
+            older, waits = np.maximum(newer - 1, 0), (t < whole)[:, None]
+            after, then, _, _ = self._step(state, context, queue[every, older], queue[every, newer], rest)
+            state, context = np.where(waits, after, state), np.where(waits, then, context)
+        last = queue[:, -1] if count else np.zeros((len(rows), len(self.task.action_names)))
+        return Start(state, context, last, rest)
+
+    def returns(self, start: Start, actions: Array, discount: float = 1.0) -> Array:
         """Sums of discounted rewards until the episode ends (R,), for actions (R, T, na); -inf where the simulation fails."""
-        fixed = {name: value for name, value in self.task.parameter_values.items() if name in self.nominal.names()}
-        parameter_values = self.nominal.replace(**fixed)
+        state, context, older, late = start
         total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)
         for t, action in enumerate(actions.swapaxes(0, 1)):
-            control = self.task.scale_action(action)
-            after, status = self.engine.step(state, control, parameter_values, substeps=self.substeps)
-            if isinstance(self.task, RemembersControls):
-                then = self.task.update_after(context, control, after)
-            else:
-                then = self.task.update(context, after)
-            terms = self.task.reward(state, after, action, context, then)
-            total += np.where(alive, discount**t * np.sum(list(terms.values()), axis=0), 0.0)
-            good &= (np.asarray(status) == 0) | ~alive
-            alive &= ~self.task.terminated(after, then)
-            state, context = after, then
+            state, context, reward, failed = self._step(state, context, older, action, late)
+            total += np.where(alive, discount**t * reward, 0.0)
+            good &= ~failed | ~alive
+            alive &= ~self.task.terminated(state, context)
+            older = action
         return np.where(good, total, -np.inf)
+
+    def _step(self, state: Array, context: Array, older: Array, action: Array, late: Rows) -> tuple[Array, Array, Array, Any]:
+        """One control step, which the older action begins: states, contexts, rewards (R,), and whether it failed (R,)."""
+        control = self.task.scale_action(action)
+        after, failed = self._move(state, self.task.scale_action(older), control, late)
+        if isinstance(self.task, RemembersControls):
+            then = self.task.update_after(context, control, after)
+        else:
+            then = self.task.update(context, after)
+        terms = self.task.reward(state, after, action, context, then)
+        return after, then, np.sum(list(terms.values()), axis=0), failed
+
+    def _move(self, state: Array, older: Array, newer: Array, late: Rows) -> tuple[Array, Any]:
+        """States after a control step whose first `late` physics steps are under the older control; whether it failed."""
+        if not late.any():
+            after, status = self.engine.step(state, newer, self.parameter_values, substeps=self.substeps)
+            return after, np.asarray(status) != 0
+        after, failed, values = state.copy(), np.zeros(len(state), dtype=np.bool_), self.parameter_values
+        for change in np.unique(late).tolist():
+            rows = np.flatnonzero(late == change)
+            own = values if values.batch is None else type(values).from_vector(values.to_matrix(len(state))[rows])
+            for control, steps in ((older, change), (newer, self.substeps - change)):
+                if steps:
+                    after[rows], status = self.engine.step(after[rows], control[rows], own, substeps=steps)
+                    failed[rows] |= np.asarray(status) != 0
+        return after, failed
