@@ -78,11 +78,6 @@ def system_page(system: System) -> str:
         NOTE,
         f"# {system.name}\n",
         f"{system.summary[0].upper()}{system.summary[1:]}.\n",
-        *(
-            f"![{name}](../../images/{name}.gif)\n"
-            for name in dict.fromkeys((system.name, *system.models))
-            if (IMAGES / f"{name}.gif").exists()
-        ),
         f"Models: {', '.join(f'`{name}`' for name in system.models)}{files}.",
         f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or [your own simulator](../../how-to/ground_truths.md).\n",
         f"Options of the native engine (`options`): {_options(system)}.\n",
@@ -118,7 +113,10 @@ def _procedure(system: System) -> list[str]:
     fitted = [f"- Stage `{s.name}`: `{', '.join(s.free_of(simulator))}`." for s in procedure.all_stages]
     head = ["| stage | recordings | number of parameters | method |", "| --- | --- | --- | --- |"]
     commands = f"`softgym-envs record {system.name}`, `softgym-envs identify {system.name} --data recordings.h5`"
-    return [f"## Identification\n\n{commands}\n", *head, *rows, "", *fitted, ""]
+    name = f"identify_{system.name}"
+    film = f"![{system.name} before and after identification](../../images/{name}.gif)\n"
+    shown = [film] if (IMAGES / f"{name}.gif").is_file() else []
+    return [f"## Identification\n\n{commands}\n", *shown, *head, *rows, "", *fitted, ""]
 
 
 def _file(system: System) -> list[str]:
@@ -166,6 +164,7 @@ def _environment(entry: TaskId) -> str:
     page = [
         f"## {entry.id}\n",
         f"{summary}\n",
+        f"![An episode of {entry.id}](../../images/{entry.id}.gif)\n",
         (inspect.getdoc(type(task)) or "").replace("*", "\\*") + "\n",
         f"Reward terms: `{', '.join(_reward_terms(env))}`.\n",
         f"Success: {task.success_definition}\n",

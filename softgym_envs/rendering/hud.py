@@ -13,7 +13,7 @@ from .scene import Bar, Hud, Legend
 HUD_MARGIN = 10
 SYSTEM = (640, 480)
 """Pixels that text and bars need; for a smaller picture they are drawn at this size and scaled down."""
-LEGEND = (420, 315)
+LEGEND = (540, 405)
 """As `SYSTEM`, for a legend alone."""
 BAR_WIDTH = 70
 POSITIVE: Color = (52, 142, 108)

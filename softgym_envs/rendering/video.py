@@ -17,6 +17,8 @@ from ..core.files import write_atomically
 from .pygame_view import Image, _import_pygame
 
 GIF_COLORS = 256
+CAPTION = 18
+"""Height of a caption [pixels]."""
 
 
 class FrameRecorder(Sequence[Image]):
@@ -80,21 +82,23 @@ def write_png(path: str | Path, image: Image) -> Path:
     return Path(path)
 
 
-def write_gif(path: str | Path, frames: Sequence[Image], fps: float) -> Path:
-    """Write an endless GIF with one palette of 256 colours for all frames.
+def write_gif(path: str | Path, frames: Sequence[Image], fps: float, *, colors: int = GIF_COLORS) -> Path:
+    """Write an endless GIF with one palette of `colors` (2 ... 256) for all frames.
 
     A GIF counts time in hundredths of a second: the delays are rounded so that the total length stays right.
 
     Raises:
         ShapeError: There are no frames, or not all of one size.
-        OptionError: `fps` is not in 0 ... 50, the most that viewers play.
+        OptionError: `fps` is not in 0 ... 50, the most that viewers play, or `colors` not in 2 ... 256.
     """
     from PIL import Image as pillow
 
     check_frames(frames)
     if not 0 < fps <= 50:
         raise OptionError(f"fps of a GIF is {fps}, expected 0 < fps <= 50")
-    palette = pillow.fromarray(_palette_sample(frames)).quantize(colors=GIF_COLORS, method=pillow.Quantize.MEDIANCUT)
+    if not 2 <= colors <= GIF_COLORS:
+        raise OptionError(f"colors is {colors}, expected 2 ... {GIF_COLORS}")
+    palette = pillow.fromarray(_palette_sample(frames)).quantize(colors=colors, method=pillow.Quantize.MEDIANCUT)
     images = [pillow.fromarray(frame).quantize(palette=palette, dither=pillow.Dither.NONE) for frame in frames]
     ends = np.round(100.0 / fps * np.arange(len(frames) + 1)).astype(int)
     delays = [10 * int(delay) for delay in np.diff(ends)]
@@ -105,12 +109,12 @@ def write_gif(path: str | Path, frames: Sequence[Image], fps: float) -> Path:
 
 
 def _palette_sample(frames: Sequence[Image]) -> Image:
-    """Colours of 8 frames, a colour that n pixels have about n^0.5 times, (1, k, 3): rare ones (a red cable) must survive."""
+    """Colours of 8 frames, a colour that n pixels have about n^0.3 times, (1, k, 3): rare ones (a red cable) must survive."""
     chosen = np.unique(np.linspace(0, len(frames) - 1, 8).astype(int))
     pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])
     codes = (pixels >> 2).astype(np.int64) @ np.array([1 << 12, 1 << 6, 1])
     _, first, counts = np.unique(codes, return_index=True, return_counts=True)
-    return np.repeat(pixels[first], np.ceil(counts**0.5).astype(int), axis=0)[None]
+    return np.repeat(pixels[first], np.ceil(counts**0.3).astype(int), axis=0)[None]
 
 
 def write_mp4(path: str | Path, frames: Sequence[Image], fps: float) -> Path:
@@ -160,7 +164,7 @@ def write_video(path: str | Path, frames: Sequence[Image], fps: float) -> Path:
 
 
 def side_by_side(left: Sequence[Image], right: Sequence[Image], labels: tuple[str, str]) -> list[Image]:
-    """Two videos next to each other, each with its label; the shorter one repeats its last frame.
+    """Two videos next to each other, each under its label; the shorter one repeats its last frame.
 
     Raises:
         ShapeError: A video has no frames, or their heights differ.
@@ -171,19 +175,20 @@ def side_by_side(left: Sequence[Image], right: Sequence[Image], labels: tuple[st
         raise ShapeError(f"left is {left[0].shape[0]} pixels high, right {right[0].shape[0]}; expected one height")
     return [
         np.concatenate(
-            [_labelled(side[min(i, len(side) - 1)], label) for side, label in zip((left, right), labels, strict=True)], axis=1
+            [captioned(side[min(i, len(side) - 1)], label) for side, label in zip((left, right), labels, strict=True)], axis=1
         )
         for i in range(max(len(left), len(right)))
     ]
 
 
-def _labelled(image: Image, label: str) -> Image:
-    """A picture with a caption at its upper left."""
+def captioned(image: Image, text: str) -> Image:
+    """A picture (H, W, 3) under a line of text, (H + CAPTION, W, 3): it hides nothing."""
     pygame = _import_pygame()
-    from .hud import draw_hud
-    from .scene import Hud
+    from .colors import INK, PAPER
 
-    height, width = image.shape[:2]
-    surface = pygame.image.frombuffer(np.ascontiguousarray(image).tobytes(), (width, height), "RGB")
-    draw_hud(surface, Hud(title=label), None)
-    return np.frombuffer(pygame.image.tobytes(surface, "RGB"), dtype=np.uint8).reshape(height, width, 3).copy()
+    pygame.font.init()
+    strip = pygame.Surface((image.shape[1], CAPTION))
+    strip.fill(PAPER)
+    strip.blit(pygame.font.Font(None, CAPTION).render(text, True, INK), (6, 2))
+    line = np.frombuffer(pygame.image.tobytes(strip, "RGB"), dtype=np.uint8).reshape(CAPTION, image.shape[1], 3)
+    return np.concatenate([line, image])

@@ -23,7 +23,7 @@ AZIMUTH, ELEVATION = -0.2 * np.pi, 0.3
 """Angles of the camera [rad]."""
 SKIN = (216, 178, 152)
 """Colour of neck and head."""
-HAND = (52, 120, 200)
+HAND = (232, 124, 40)
 """Colour of the hand that reaches."""
 
 
