@@ -21,8 +21,8 @@ from .ground import LIGHT, draw_arrow, draw_ground, draw_marker, draw_prisms, dr
 from .scene import Arrow, Face, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
 
 SUPERSAMPLING = 2
-PIECE = 0.16
-"""Longest piece of a bar [m]."""
+PIECE = 0.18
+"""Longest piece of a bar over the extent of the scene."""
 SCREEN_LIGHT = np.array([-0.40, -0.62, 0.68])
 """Direction to the light in the picture: right, down, towards the viewer."""
 DISCS = np.array([[1.0, 0.62], [0.86, 0.82], [0.66, 1.0], [0.42, 1.22], [0.18, 1.55]])
@@ -51,7 +51,7 @@ def render(scene: Scene, camera: Camera, size: tuple[int, int], *, overlay: bool
     large = pygame.Surface((SUPERSAMPLING * size[0], SUPERSAMPLING * size[1]))
     if not grounds:
         large.fill(PAPER)
-    pieces = _collect(primitives, camera)
+    pieces = _collect(primitives, camera, PIECE * scene.extent)
     if grounds:
         draw_ground(large, grounds[0], camera)
         draw_shadow(
@@ -69,7 +69,7 @@ def render(scene: Scene, camera: Camera, size: tuple[int, int], *, overlay: bool
     return pygame.transform.smoothscale(large, size)
 
 
-def _collect(primitives: Sequence[Primitive], camera: Camera) -> _Pieces:
+def _collect(primitives: Sequence[Primitive], camera: Camera, longest: float) -> _Pieces:
     """All bars, balls, trails and goal pins as pieces."""
     parts = [*primitives]
     if camera.elevation < STEEP:  # seen from above a pin would hide its own goal
@@ -80,7 +80,7 @@ def _collect(primitives: Sequence[Primitive], camera: Camera) -> _Pieces:
     centers, radii = np.array([p.center for p in balls]).reshape(-1, 3), np.array([p.radius for p in balls])
     colors = np.array([p.color for p in balls], dtype=np.float64).reshape(-1, 3)
     fronts = np.array([p.front for p in balls])
-    found = [_cut(bars), _Pieces(centers, centers, radii, colors, np.ones(len(balls), dtype=bool), fronts)]
+    found = [_cut(bars, longest), _Pieces(centers, centers, radii, colors, np.ones(len(balls), dtype=bool), fronts)]
     for p in trails:
         share, width = np.linspace(0.15, 1.0, len(p.points) - 1), np.full(len(p.points) - 1, 0.5 * p.width)
         flat = np.zeros(len(share), dtype=bool)
@@ -89,12 +89,12 @@ def _collect(primitives: Sequence[Primitive], camera: Camera) -> _Pieces:
     return _Pieces(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _cut(bars: list[Segment]) -> _Pieces:
-    """Bars in pieces of at most PIECE [m]; of a dashed one every second half piece."""
+def _cut(bars: list[Segment], longest: float) -> _Pieces:
+    """Bars in pieces of at most `longest` [m]; of a dashed one every second, shorter ones."""
     starts, ends = (np.array(points).reshape(-1, 3) for points in ([p.start for p in bars], [p.end for p in bars]))
     dashed = np.array([p.dashed for p in bars], dtype=bool)
     length = np.linalg.norm(ends - starts, axis=1)
-    whole = np.maximum(1, np.ceil(length / np.where(dashed, 0.6 * PIECE, PIECE))).astype(int)
+    whole = np.maximum(1, np.ceil(length / np.where(dashed, 0.6 * longest, longest))).astype(int)
     count = np.where(dashed, 2 * whole + 1, whole)
     which = np.repeat(np.arange(len(bars)), count)
     index = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
