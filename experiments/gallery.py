@@ -57,7 +57,7 @@ CHOSEN = {
     "loop": ("LoopReach-v0", 2.5), "arm": ("ArmReach-v0", 0.6), "upper_body": ("UpperBodyReach-v0", 1.5), "box": ("", 0.8),
 }  # fmt: skip
 """System -> the id whose controls are played on, and for how long [s]."""
-GIVEN: dict[str, dict[str, float]] = {"block": {"friction": 0.35}}
+GIVEN: dict[str, dict[str, float]] = {"block": {"friction": 0.35}, "box": {"friction": 0.6}}
 """Parameters of MuJoCo's model where its own are close to the initial guess."""
 FITS = Path("runs/gallery")
 
@@ -187,7 +187,7 @@ def thrown_box() -> Iterator[Any]:
     defaults = native.default_parameters
     start = thrown(native, np.random.default_rng(5))
     for simulator, parameters in (
-        (ground_truth, ground_truth.default_parameters),
+        (ground_truth, ground_truth.default_parameters.replace(**GIVEN["box"])),
         (native, defaults.replace(**guessed("box", native))),
         (native, type(defaults).load(path, defaults)),
     ):
