@@ -101,3 +101,17 @@ def test_every_systems_procedure_runs_on_its_engine_and_its_ground_truth(procedu
                 if stage.experiment == experiment.name:
                     assert len(stage.of(TrajectorySet((recording,)))) == 1
                     stage.noise_of(recording.names)
+
+
+@pytest.mark.parametrize("name", ["block", "particles", "box"])
+def test_a_cameras_errors_are_the_noise_that_it_states(name):
+    """White, and of its standard deviation, though recordings without a camera have noise of their own."""
+    exact, seen = (
+        sysid.record(name, sensor=f"camera {change}", seed=1)[0] for change in ("noise=0 angle_noise=0", "noise=0.001")
+    )
+    errors = seen.values - exact.values
+    places = [k for k, unit in enumerate(seen.units) if unit == "m"]
+    for error in errors[:, places].T:
+        count = len(error)
+        assert error.std() == pytest.approx(0.001, rel=4.0 / np.sqrt(2 * count))
+        assert abs(np.corrcoef(error[1:], error[:-1])[0, 1]) < 4.0 / np.sqrt(count)

@@ -35,20 +35,37 @@ def tossed(ground_truth: Any, rng: np.random.Generator, *, steps: int, parameter
         raise OptionError(
             f"dt is {ground_truth.dt:g} s, expected a whole part of a frame of {PERIOD:.6g} s, as {PERIOD / near:.6g}"
         )
-    rows = max(round(steps / substeps), 4)
+    return _throw(ground_truth, rng, max(round(steps / substeps), 4), substeps, parameters, {"m": NOISE, "rad": TURN_NOISE})
+
+
+def tossed_exactly(
+    ground_truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None
+) -> Trajectory:
+    """The same in exact poses at every physics step: for a camera, which adds its own noise."""
+    return _throw(ground_truth, rng, max(steps, 4), 1, parameters, {})
+
+
+def _throw(
+    ground_truth: Any,
+    rng: np.random.Generator,
+    rows: int,
+    substeps: int,
+    parameters: Parameters | None,
+    noise: dict[str, float],
+) -> Trajectory:
     start = thrown(ground_truth, rng, parameters)
     controls = np.zeros((rows, ground_truth.nu))
     states, status = ground_truth.rollout(start[None], controls[None], parameters, substeps=substeps)
     if status[0] != 0:
         raise OptionError("the simulation of the throw fails: other parameters")
     layout, poses = ground_truth.model.layout, len(ground_truth.model.measured)
-    noise = np.zeros((rows + 1, layout.n))
-    for unit, std in (("m", NOISE), ("rad", TURN_NOISE)):
+    errors = np.zeros((rows + 1, layout.n))
+    for unit, std in noise.items():
         columns = [name == unit for name in layout.tangent_units]
-        noise[:, columns] = std * rng.standard_normal((rows + 1, sum(columns)))
-    seen = layout.retract(states[0, :, : layout.nx], noise)
+        errors[:, columns] = std * rng.standard_normal((rows + 1, sum(columns)))
+    seen = layout.retract(states[0, :, : layout.nx], errors)
     return Trajectory(
-        times=PERIOD * np.arange(rows + 1),
+        times=ground_truth.dt * substeps * np.arange(rows + 1),
         controls=controls,
         values=seen[:, :poses],
         names=layout.names[:poses],

@@ -16,7 +16,7 @@ from ...core.procedure import Causes, Experiment, InitialState, Outline, Procedu
 from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from ...core.typed import merged
-from .experiments import posed, tossed
+from .experiments import posed, tossed, tossed_exactly
 from .flight import begun, first_state
 
 CONTACT = ("friction", "restitution", "inertia", "gravity", "table", "rounding")
@@ -101,7 +101,7 @@ GROWN = _stage(
 SLID = _stage("slid", ("friction",), _differences(1e-2), free_initial=False)
 
 PROCEDURE = Procedure(
-    experiments=(Experiment("tossed", tossed, 207, enough=207),),
+    experiments=(Experiment("tossed", tossed, 207, enough=207, from_markers=tossed_exactly),),
     stages=(GROWN,),
     others=(STRIKE, SLID),
     recorded=Recorded(infer_controls=infer_controls, experiment_of=thrown, outline=outline),

@@ -79,6 +79,13 @@ def slid(ground_truth: Any, rng: np.random.Generator, *, steps: int, parameters:
     return record(ground_truth, ground_truth.initial_state()[0], controls, parameters, noise=CAMERA, rng=rng, period=period)
 
 
+def exactly(ground_truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """The same motions in exact poses at every physics step: for a camera, which adds its own noise."""
+    force = 0.0 if isinstance(ground_truth.model, BlockModel) else PARTICLE_FORCE
+    controls, exact = np.full((steps, ground_truth.nu), force), dict.fromkeys(CAMERA, 0.0)
+    return record(ground_truth, ground_truth.initial_state()[0], controls, parameters, noise=exact, rng=rng)
+
+
 def frictions(simulator: Any) -> tuple[str, ...]:
     """Names of the frictions of all bodies."""
     return tuple(name for name in simulator.default_parameters.names() if name.startswith("friction"))
@@ -196,5 +203,5 @@ def _procedure(experiment: Experiment, candidate_causes: Mapping[str, tuple[str,
     )
 
 
-BLOCK = _procedure(Experiment("pulled", pulled, 100), BLOCK_CANDIDATE_CAUSES, driven=PUSHED_STEP)
-PARTICLES = _procedure(Experiment("slid", slid, 100), PARTICLE_CANDIDATE_CAUSES, longest=FINE_STEP)
+BLOCK = _procedure(Experiment("pulled", pulled, 100, from_markers=exactly), BLOCK_CANDIDATE_CAUSES, driven=PUSHED_STEP)
+PARTICLES = _procedure(Experiment("slid", slid, 100, from_markers=exactly), PARTICLE_CANDIDATE_CAUSES, longest=FINE_STEP)
