@@ -10,6 +10,7 @@ import importlib
 import inspect
 import io
 import itertools
+import json
 import os
 import posixpath
 import re
@@ -54,10 +55,14 @@ class Doctests(griffe.Extension):
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that code gives, and all files outside docs/ to which pages link; set the navigation."""
     pages = {uri: file.content_string for uri, file in files.src_uris.items() if uri.endswith(".md")}
+    notebooks = {uri: _notebook(file.content_string) for uri, file in files.src_uris.items() if uri.endswith(".ipynb")}
     given = {"index.md": _home(pages["index.md"]), "contents.md": INDEX.read_text("utf-8"), **_generated()}
     files.remove(files.src_uris["index.md"])
     for uri, text in given.items():
         files.append(File.generated(config, uri, content=text))
+    for uri, text in notebooks.items():
+        name = posixpath.basename(uri)
+        files.append(File.generated(config, _uri(uri), content=f'{text}\n<a href="{name}" download>Download {name}</a>\n'))
     SOURCES.clear()
     SOURCES.update({uri: f"docs/{uri}" for uri in files.src_uris} | {"contents.md": "docs/README.md"})
     queue = [(SOURCES[uri], text) for uri, text in (pages | given).items()]
@@ -81,7 +86,8 @@ def _target(path: str, target: str) -> str:
 
 def _uri(path: str) -> str:
     """Address in the site of a path in the repository."""
-    return {"README.md": "index.md", "docs/README.md": "contents.md"}.get(path, path.removeprefix("docs/"))
+    page = path.removeprefix("docs/")
+    return {"README.md": "index.md", "docs/README.md": "contents.md"}.get(path, re.sub(r"\.ipynb$", ".md", page))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -150,6 +156,7 @@ def _nav() -> list[object]:
     return [
         {"Home": ["index.md", "contents.md"]},
         {"Tutorials": tables["tutorials"]},
+        {"Notebooks": tables["notebooks"]},
         {"How-to": tables["how-to"]},
         {"Environments": [environments, *({name: [f"reference/systems/{name}.md", *pages]} for name, pages in ids.items())]},
         {"Reference": [*reference, *(f"reference/api/{name}.md" for name in PACKAGES), "reference/commands.md"]},
@@ -201,6 +208,20 @@ def _home(text: str) -> str:
 
 def _grid(cards: list[str], kind: str = "") -> str:
     return "\n".join([f'<div class="grid cards{kind}" markdown>\n', *cards, "</div>"])
+
+
+def _notebook(text: str) -> str:
+    """A notebook as Markdown: its cells, what they print, and their pictures."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            picture, said = output.get("data", {}).get("image/png"), "".join(output.get("text", ""))
+            parts.append(
+                f"![What the cell draws](data:image/png;base64,{picture.strip()})" if picture else f"```text\n{said}```"
+            )
+    return "\n\n".join(parts) + "\n"
 
 
 def _sections(text: str) -> dict[str, str]:
