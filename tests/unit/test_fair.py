@@ -73,12 +73,18 @@ def test_readme_and_install_page_say_how_to_install_every_extra():
     assert "video" in re.search(r"\[(.*)\]", extras["all"][0])[1].split(","), "RecordVideo needs moviepy"
 
 
+QUESTIONS = [
+    "What", "Why", "Show me", "Install", "First result", "My robot", "My data", "My learner", "How good", "How to cite",
+]  # fmt: skip
+
+
 def test_readme_is_one_page_with_every_id_and_small_pictures():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.split()) <= 700 and len(text.splitlines()) <= 110
     assert set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)) == {task.id for task in tasks()}
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
-    assert len(pictures) == 3 and all((ROOT / name).stat().st_size <= 250_000 for name in pictures)
+    assert len(pictures) == 3 and all((ROOT / name).stat().st_size <= 400_000 for name in pictures)
+    assert re.findall(r"^\| \*\*([\w ]+)\??\*\* \| \S", text, re.MULTILINE) == QUESTIONS
 
 
 def test_versions_below_which_weights_alone_cannot_be_read_are_not_installed():
