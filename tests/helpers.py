@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -88,9 +87,12 @@ def run_limited(command: Sequence[Any], *, seconds: int, **options: Any) -> subp
     """A finished command that may take so many seconds of processor time per process; on a busy machine it may last longer."""
 
     def limit() -> None:
+        import resource
+
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HUNG, preexec_fn=limit, **options)
+    options |= {} if os.name == "nt" else {"preexec_fn": limit}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HUNG, **options)
 
 
 def run(*command, cwd, seconds=300, **env):

@@ -67,7 +67,7 @@ def table(rows: list[Rate], peer: str = "MuJoCo") -> str:
 def machine(*packages: str) -> dict[str, str]:
     """Processor, cores, load and versions of Python and `packages`."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    lines = cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return {
         "cpu": names[0] if names else platform.processor(),

@@ -256,3 +256,31 @@ def test_makefile_names_a_python_that_is_missing(tmp_path):
     assert result.returncode != 0
     assert "is missing or older than 3.11; name another one: make PYTHON=python3.12 check" in result.stdout + result.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+POSIX = re.compile(
+    r"os\.(?:fork|getloadavg|get(?!pid)\w*id|set\w*id|killpg|uname|mkfifo|nice|sched_\w+|register_at_fork|(?:sym)?link)\b"
+    r"|(?:import|from) (?:fcntl|grp|posix|pty|pwd|resource|termios)\b"
+    r"|signal\.(?:SIGALRM|SIGHUP|SIGKILL|SIGUSR\d|alarm|setitimer|ITIMER_REAL)\b|preexec_fn|shell=True"
+    r"|[\"']/(?:tmp|dev|proc|usr|home)\b"  # a path of one system
+    r"|\+ ?f?[\"']/|[\"']/[\"']\.(?:join|split)|split\([\"']/[\"']\)"  # paths joined or cut by hand
+    r"|\.(?:read|write)_text\(\)|(?<!os\.)\bopen\([^\"')]*\)"  # the encoding of the machine
+)
+GUARDED = {
+    "scripts/__main__.py": {"signal.SIGALRM", "signal.setitimer", "signal.ITIMER_REAL"},
+    "softgym_envs/engines/fork.py": {"os.register_at_fork"},
+    "softgym_envs/engines/kernel_cache.py": {"os.getuid"},
+    "softgym_envs/engines/mujoco/engine.py": {"os.register_at_fork", "os.sched_getaffinity"},
+    "softgym_envs/engines/timing.py": {'"/proc', "os.getloadavg"},
+}
+"""What is used only where it exists."""
+
+
+def test_code_is_portable():
+    """Windows and macOS have not run this code: nothing that only Linux or POSIX has, but where a test for it stands before."""
+    found = {}
+    for path in (*sources(), *SUBCOMMANDS):
+        code = re.sub(r'"""(?:.|\n)*?"""|(?<!["\'])#.*', "", path.read_text(encoding="utf-8"))
+        if calls := set(POSIX.findall(code)):
+            found[path.relative_to(ROOT).as_posix()] = calls
+    assert found == GUARDED

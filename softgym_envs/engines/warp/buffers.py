@@ -67,7 +67,7 @@ CPU_FLAGS = f"{PROCESSOR} -ffp-contract=fast -fno-signed-zeros -mreassociate -fr
 """Warp's own flags, and permission to fuse and reorder sums and products. NaN and infinity keep their meaning."""
 EXACT_FLAGS = f"{PROCESSOR} -ffp-contract=off -fno-signed-zeros"
 """Every sum and product rounds by itself, in its order."""
-PLAIN = Path(__file__).with_name("plain.h").read_text()
+PLAIN = Path(__file__).with_name("plain.h").read_text("utf-8")
 """C++ that stands before kernels that only run forward, on the CPU."""
 _in_front = ("extra_build_options", wp.ModuleBuildOptions(extra_cpu_preamble=PLAIN))
 FORWARD = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 3), _in_front)

@@ -36,7 +36,7 @@ _Number = ctypes.c_double * LANES
 
 def compiler_options(flags: str, level: int, before: str) -> tuple[tuple[str, Any], ...]:
     """Options of Warp's compiler for a kernel that runs LANES rows at once: `before` stands in front of it, then the header."""
-    header = wp.ModuleBuildOptions(extra_cpu_preamble=f"{before}\n#define SOFTGYM_LANES {LANES}\n{HEADER.read_text()}")
+    header = wp.ModuleBuildOptions(extra_cpu_preamble=f"{before}\n#define SOFTGYM_LANES {LANES}\n{HEADER.read_text('utf-8')}")
     return (("cpu_compiler_flags", f"{flags} -std=c++20"), ("optimization_level", level), ("extra_build_options", header))
 
 
