@@ -96,3 +96,18 @@ class Pendulum(Base):
         result = super()._linearize(state, control, parameter_values, substeps)
         self.rows_stepped[0] = counted
         return result
+
+
+@dataclass(frozen=True, eq=False)
+class CartPole(Base):
+    """Uniform pole of 0.1 kg and 1 m on a cart of 1 kg: position, angle from upright, and their rates; semi-implicit Euler."""
+
+    limit: float = 20.0
+    state_layout, controls, rest = StateLayout(Field("", 4, ("x", "-"))), ("force",), np.zeros(4)
+
+    def advance(self, x, u, gain):
+        sin, cos, omega = np.sin(x[:, 1]), np.cos(x[:, 1]), x[:, 3]
+        push = (gain * u[:, 0] + 0.05 * omega**2 * sin) / 1.1
+        turn = (9.81 * sin - cos * push) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
+        rates = x[:, 2:] + self.dt * np.column_stack([push - 0.05 * turn * cos / 1.1, turn])
+        return np.column_stack([x[:, :2] + self.dt * rates, rates])

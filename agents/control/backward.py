@@ -38,6 +38,9 @@ def box_qp(
     Returns:
         Minimiser d (M, nu) and which entries are free, (M, nu).
     """
+    inside = -_solve(H, g[..., None])[..., 0]
+    if ((lower <= inside) & (inside <= upper)).all():
+        return inside, np.ones(inside.shape, dtype=np.bool_)
     d = np.clip(start, lower, upper)
     steps = 0.5 ** np.arange(25)
     for iteration in range(max_iterations + 1):
@@ -79,6 +82,21 @@ def _free_block(H: Array, free: BoolArray) -> Array:
     """H with the rows and columns of clamped entries replaced by those of the identity."""
     both = free[..., :, None] & free[..., None, :]
     return np.where(both, H, np.eye(H.shape[-1]))
+
+
+def positive_definite(H: Array, least: Array) -> Array:
+    """H (M, nu, nu) with the eigenvalues of indefinite ones replaced by max(|w|, least); `least` is (M,), positive.
+
+    So a step goes downhill also where the cost is concave.
+    """
+    try:
+        np.linalg.cholesky(H)
+    except np.linalg.LinAlgError:
+        finite = np.asarray(np.isfinite(H).all(axis=(1, 2)))
+        w, V = np.linalg.eigh(np.where(finite[:, None, None], H, np.eye(H.shape[-1])))
+        turned = (V * np.maximum(np.abs(w), least[:, None])[:, None]) @ np.swapaxes(V, -1, -2)
+        return np.where(_like(finite & (w[:, 0] <= 0.0), H), turned, H)
+    return H
 
 
 class Trajectories(NamedTuple):
@@ -138,8 +156,8 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
         k = argmin 1/2 k'(Quu + mu I)k + Qu'k  in the box,   K = -(Quu + mu I)^-1 Qux  on the free controls
         Vx = Qx + K'Quu k + K'Qu + Qux'k,   Vxx = Qxx + K'Quu K + K'Qux + Qux'K.
 
-    A damping too small for derivatives this rough overflows; its step is zero then and promises an infinite decrease, so
-    that it is neither taken nor mistaken for convergence.
+    Where Quu + mu I is indefinite, see `positive_definite`. A damping too small for derivatives this rough overflows; its step
+    is zero then and promises an infinite decrease, so that it is neither taken nor mistaken for convergence.
 
     An ensemble shares k and K, computed from the means of Quu, Qux and Qu over its rows, while every row keeps its own V.
     Where a row deviates from the reference by d, changed gains act as well: there k is k + (K - gains) d.
@@ -167,7 +185,7 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
         VA, VB = Vxx @ A[:, t], Vxx @ B[:, t]
         Qx, Qu = cost.x[:, t] + _apply(At, Vx), cost.u[:, t] + _apply(Bt, Vx)
         Qxx, Qux, Quu = cost.xx[:, t] + At @ VA, cost.ux[:, t] + Bt @ VA, cost.uu[:, t] + Bt @ VB
-        H, Hx = Quu.mean(axis=1) + mus, Qux.mean(axis=1)
+        H, Hx = positive_definite(Quu.mean(axis=1) + mus, damping), Qux.mean(axis=1)
         g = Qu.mean(axis=1)
         if not alone:
             change = -_solve(H, Hx) - gains[t]
@@ -187,9 +205,31 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
         if failed.any():
             dead |= failed
             k, Vx, Vxx = (np.where(_like(dead, array), 0.0, array) for array in (k, Vx, Vxx))
-    dead |= ~(curvature >= 0) | ~(slope <= 0)
+    dead |= ~np.isfinite(curvature) | ~(slope <= 0)
     slope[dead] = -np.inf
     return Step(np.where(_like(dead, k_all), 0.0, k_all), np.where(_like(dead, K_all), 0.0, K_all), slope, curvature)
+
+
+@np.errstate(all="ignore")
+def control_curvature(model: LocalModel) -> float:
+    """The unit of dampings [cost]: median over time of the mean diagonal of Quu; 1 where it is zero everywhere.
+
+    It is that of the means over an ensemble, by the recursion of `backward_pass` without limits, each Quu slightly damped.
+    """
+    A, B, xx, uu, ux = (array.mean(axis=0) for array in (model.A, model.B, model.cost.xx, model.cost.uu, model.cost.ux))
+    nu, V, found = B.shape[-1], xx[-1], []
+    for t in reversed(range(len(B))):
+        Quu, Qux = uu[t] + B[t].T @ V @ B[t], ux[t] + B[t].T @ V @ A[t]
+        found.append(np.abs(np.diag(Quu)).mean())
+        if not 0.0 < found[-1] < np.inf:
+            V = xx[t] + A[t].T @ V @ A[t]
+            continue
+        damping = 1e-3 * found[-1]
+        K = -_solve(positive_definite((Quu + damping * np.eye(nu))[None], np.array([damping])), Qux[None])[0]
+        cross = K.T @ (Qux + 0.5 * Quu @ K)
+        V = xx[t] + A[t].T @ V @ A[t] + cross + cross.T
+    used = [value for value in found if 0.0 < value < np.inf]
+    return float(np.median(used)) if used else 1.0
 
 
 def _like(mask: BoolArray, array: Array) -> BoolArray:

@@ -6,6 +6,8 @@ feedback policies of every damping and step size as one batch; the best one is k
 "Control-limited differential dynamic programming", ICRA 2014, without second derivatives of the dynamics.
 
 Controls are measured in units of their half range inside this file, so damping and trust region mean the same for any robot.
+Damping is measured in units of the cost's curvature, and convergence by decreases: a cost times a factor, or plus a constant,
+has the same plan. The gains of a plan are those of its own trajectory.
 
 Legend: M dampings, E ensemble, T control steps, n tangent, nu control; (M, E, ...) first.
 """
@@ -23,7 +25,7 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_number
 
-from .backward import LocalModel, Step, Trajectories, backward_pass
+from .backward import LocalModel, Step, Trajectories, backward_pass, control_curvature
 from .cost import Cost
 from .plan import (
     CountedSimulator,
@@ -53,9 +55,9 @@ class ILQGOptions:
 
     max_iterations: int = 100
     tolerance: float = 1e-6
-    """Converged when the expected decrease of a full step is below tolerance x cost."""
+    """Converged when the expected decrease of a full step is below tolerance x min(decrease so far, cost)."""
     damping: float = 1e-3
-    """Initial Levenberg-Marquardt mu, added to Quu for controls measured in half ranges [cost]; then adapted."""
+    """Initial Levenberg-Marquardt mu, added to Quu, over the curvature of the cost, see `control_curvature`; then adapted."""
     trust: float = np.inf
     """Largest change of the feedforward control per iteration, as a fraction of the control's half range."""
     trials: int = 3
@@ -137,21 +139,26 @@ class _IlqgSearch:
     def run(self, controls: Array, callback: Callable[[PlanLog], None] | None) -> Plan:
         """Iterate until an `PlanOutcome`."""
         runs = self.start(controls)
+        self.first = runs.values
         gains = np.zeros((*controls.shape, self.simulator.simulator.n))
-        feedforward = np.zeros_like(controls)
         damping, log, outcome = self.options.damping, [], None
+        model = self.local_model(runs)
+        self.unit = control_curvature(model)
         for iteration in range(self.options.max_iterations):
-            model = self.local_model(runs)
             if not model.finite:
                 outcome = PlanOutcome.NOT_FINITE
                 break
-            runs, gains, feedforward, entry, outcome = self.improve(runs, model, gains, damping, iteration)
+            runs, gains, entry, outcome = self.improve(runs, model, gains, damping, iteration)
             log.append(entry)
             if callback is not None:
                 callback(entry)
+            if entry.step:
+                model = self.local_model(runs)
             if outcome is not None:
                 break
             damping = max(entry.damping / DAMPING_FACTOR, DAMPING_RANGE[0])
+        damping = DAMPING_RANGE[0] if outcome is PlanOutcome.CONVERGED else damping
+        gains, feedforward = self.feedback(runs, model, gains, damping)
         return Plan(
             self.simulator.simulator,
             self.simulator.substeps,
@@ -206,40 +213,47 @@ class _IlqgSearch:
 
     def improve(
         self, runs: Trajectories, model: LocalModel, gains: Array, damping: float, iteration: int
-    ) -> tuple[Trajectories, Array, Array, PlanLog, PlanOutcome | None]:
+    ) -> tuple[Trajectories, Array, PlanLog, PlanOutcome | None]:
         """Raise the damping until a step lowers the cost; the derivatives stay, so a retry costs only rollouts.
 
-        Returns runs, gains (T, nu, n), remaining feedforward (T, nu), log entry, and the outcome if this was the end.
+        Returns runs, the gains (T, nu, n) that they followed, log entry, and the outcome if this was the end.
         """
-        before = float(runs.values.sum(axis=-1).mean())
-        negligible = self.options.tolerance * abs(before)
+        cost = float(runs.values.sum(axis=-1).mean())
+        rounding = np.finfo(float).eps * float(np.abs(runs.values).sum(axis=-1).mean())
+        negligible = self.options.tolerance * min(_decrease(self.first, runs.values), abs(cost)) + rounding
         while True:
             mus = _dampings(damping, self.options.trials)
             step = self.solve(runs, model, gains, mus)
             promised = float(step.expected(1.0)[0])
             best = self.search(runs, step, gains)
-            gain, expected = before - best.cost, float(step.expected(best.alpha)[best.trial])
-            if gain > 1e-4 * max(expected, 0.0):
+            gain, expected = _decrease(runs.values, best.runs.values), float(step.expected(best.alpha)[best.trial])
+            if np.isfinite(best.cost) and gain > 1e-4 * max(expected, 0.0):
                 entry = self.entry(iteration, best.cost, expected, gain, best.alpha, float(mus[best.trial]))
-                left = (1.0 - best.alpha) * step.k[best.trial] * self.scale
                 done = promised <= negligible and mus[0] <= self.options.damping
-                return best.runs, best.gains, left, entry, PlanOutcome.CONVERGED if done else None
+                return best.runs, best.gains, entry, PlanOutcome.CONVERGED if done else None
             if promised <= negligible or mus[-1] >= DAMPING_RANGE[1]:
                 break
             damping = float(mus[-1]) * DAMPING_FACTOR
         # Judge by the damping of the start: with more of it every expected decrease is small.
-        step = self.solve(runs, model, gains, np.array([self.options.damping]))
-        promised = float(step.expected(1.0)[0])
-        entry = self.entry(iteration, before, promised, 0.0, 0.0, float(mus[-1]))
-        if self.members == 1:  # nothing moved, so these are the gains of the present trajectory
-            gains = step.K[0] * self.scale[:, None]
-        outcome = PlanOutcome.CONVERGED if promised <= negligible else PlanOutcome.STALLED
-        return runs, gains, step.k[0] * self.scale, entry, outcome
+        promised = float(self.solve(runs, model, gains, np.array([self.options.damping])).expected(1.0)[0])
+        entry = self.entry(iteration, cost, promised, 0.0, 0.0, float(mus[-1]))
+        return runs, gains, entry, PlanOutcome.CONVERGED if promised <= negligible else PlanOutcome.STALLED
+
+    def feedback(self, runs: Trajectories, model: LocalModel, gains: Array, damping: float) -> tuple[Array, Array]:
+        """Gains (T, nu, n) of these runs, and the feedforward (T, nu) that an iteration would still add.
+
+        Rows of an ensemble beside the reference are where the given gains led them, so those stay.
+        """
+        if not model.finite:
+            return gains, np.zeros_like(runs.controls[0])
+        step = self.solve(runs, model, gains, np.array([damping]))
+        own = self.members == 1 and bool(np.isfinite(step.slope[0]))
+        return step.K[0] * self.scale[:, None] if own else gains, step.k[0] * self.scale
 
     def solve(self, runs: Trajectories, model: LocalModel, gains: Array, damping: Array) -> Step:
-        """Run `backward_pass` in the box of the limits and of the trust region."""
+        """Run `backward_pass` in the box of the limits and of the trust region; `damping` is over the curvature."""
         lower, upper = self.box(runs.controls[0])
-        return backward_pass(model, damping, lower, upper, gains / self.scale[:, None])
+        return backward_pass(model, damping * self.unit, lower, upper, gains / self.scale[:, None])
 
     def search(self, runs: Trajectories, step: Step, gains: Array) -> _LineSearch:
         """Line search: closed-loop rollouts of every damping and step size, M x J x E rows in one batch."""
@@ -279,6 +293,11 @@ class _LineSearch(NamedTuple):
     trial: int
     runs: Trajectories
     gains: Array
+
+
+def _decrease(before: Array, after: Array) -> float:
+    """Decrease of the total cost between values (E, T+1); time by time, so that a constant in the cost takes no digits."""
+    return float((before - after).sum(axis=-1).mean())
 
 
 def _dampings(first: float, count: int) -> Array:

@@ -22,11 +22,13 @@ from .ilqg import ILQGOptions, plan_ilqg
 from .plan import (
     CountedSimulator,
     Plan,
+    PlanOutcome,
     StepCount,
     UnstablePlanError,
     check_splines,
     control_scale,
     own_entries,
+    roll_policy,
     spline_matrix,
     total_cost,
 )
@@ -59,6 +61,8 @@ class ILQGController:
     """Wall time of every plan"""
     steps: StepCount = field(default_factory=StepCount, init=False)
     """Simulator steps of all plans"""
+    outcomes: list[PlanOutcome | None] = field(default_factory=list, init=False)
+    """Outcome of every plan; None where the simulation failed under the shifted plan, so that the old one went on"""
 
     def __post_init__(self) -> None:
         self.controls = check_array("controls", self.controls, (None, self.simulator.nu))
@@ -67,7 +71,7 @@ class ILQGController:
 
     def reset(self) -> None:
         """Forget the plan and the statistics."""
-        self.plan, self._age, self.seconds, self.steps = None, 0, [], StepCount()
+        self.plan, self._age, self.seconds, self.steps, self.outcomes = None, 0, [], StepCount(), []
 
     def __call__(self, state: Array, t: int) -> Array:
         """Control (nu,) for a state (nx,) or a longer one, see `own_entries`. `t` is not used: the horizon moves along."""
@@ -81,14 +85,13 @@ class ILQGController:
     def _replan(self, state: Array) -> None:
         """Make a new plan; if the simulation fails under the shifted one, keep the old plan's feedback."""
         began = time.perf_counter()
-        controls = self.controls if self.plan is None else self.plan.shifted(self._age)
         options = self.first_options if self.plan is None else self.options
         try:
             plan = plan_ilqg(
                 self.simulator,
                 self.cost,
                 state,
-                controls=controls,
+                controls=self.controls if self.plan is None else self._shifted(self.plan, state),
                 substeps=self.substeps,
                 parameters=self.parameters,
                 options=options,
@@ -96,10 +99,23 @@ class ILQGController:
         except UnstablePlanError:
             if self.plan is None:
                 raise
+            self.outcomes.append(None)
         else:
             self.plan, self._age = plan, 0
-            self.steps = StepCount(*(a + b for a, b in zip(self.steps, plan.steps, strict=True)))
+            self._count(plan.steps)
+            self.outcomes.append(plan.outcome)
         self.seconds.append(time.perf_counter() - began)
+
+    def _shifted(self, plan: Plan, state: Array) -> Array:
+        """Controls (T, nu) of the shifted plan, followed with its feedback: without it an unstable robot leaves the plan."""
+        counted, age = CountedSimulator(self.simulator, self.substeps), self._age
+        first = self.parameters if self.parameters is None or self.parameters.batch is None else self.parameters.row(0)
+        run = roll_policy(counted, lambda x, t: plan.policy(x, age + t), state[None], plan.horizon, first)
+        self._count(counted.steps)
+        return np.asarray(run.controls[0])
+
+    def _count(self, steps: StepCount) -> None:
+        self.steps = StepCount(*(a + b for a, b in zip(self.steps, steps, strict=True)))
 
 
 @dataclass(frozen=True)

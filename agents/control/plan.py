@@ -55,7 +55,7 @@ class PlanLog(NamedTuple):
     step: float
     """ilqg: fraction of the full step that was taken; gps: bound on the KL divergence per control step [nat]."""
     damping: float
-    """ilqg: Levenberg-Marquardt mu; gps: weight eta of the KL divergence [cost]."""
+    """ilqg: Levenberg-Marquardt mu, over the curvature of the cost; gps: weight eta of the KL divergence [cost]."""
     seconds: float
     """Wall time since the start."""
     steps: StepCount

@@ -8,7 +8,7 @@ from agents_models import Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 from scipy.optimize import minimize
 
-from agents.control.backward import box_qp
+from agents.control.backward import box_qp, positive_definite
 from agents.control.cost import Expansion, FeatureCost
 from agents.control.ilqg import ILQGOptions, plan_ilqg
 from agents.control.plan import (
@@ -48,6 +48,37 @@ class Quadratic:
         xx, uu = np.tile(2 * weights, (rows, 1, 1, 1)), np.tile(2 * self.R, (*controls.shape[:2], 1, 1))
         x = (xx @ states[..., None])[..., 0]
         return Expansion(self.value(states, controls), x, 2 * controls @ self.R, xx, uu, np.zeros((*controls.shape, n)))
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Another cost times a factor, plus a constant at every time."""
+
+    cost: object
+    factor: float = 1.0
+    constant: float = 0.0
+
+    def value(self, states, controls):
+        return self.factor * self.cost.value(states, controls) + self.constant
+
+    def expand(self, states, controls):
+        found = self.cost.expand(states, controls)
+        return Expansion(self.factor * found.value + self.constant, *(self.factor * array for array in found[1:]))
+
+
+@dataclass(frozen=True)
+class Wavy(Quadratic):
+    """Beside the quadratic cost sum cos(3 u), which is concave at u = 0."""
+
+    def value(self, states, controls):
+        cost = super().value(states, controls)
+        cost[:, :-1] += np.cos(3 * controls).sum(axis=-1)
+        return cost
+
+    def expand(self, states, controls):
+        found = super().expand(states, controls)
+        bent = -9 * np.cos(3 * controls)[..., None] * np.eye(controls.shape[-1])
+        return found._replace(value=self.value(states, controls), u=found.u - 3 * np.sin(3 * controls), uu=found.uu + bent)
 
 
 @pytest.fixture
@@ -134,6 +165,14 @@ def test_box_limits_give_the_constrained_optimum(lqr):
     assert np.abs(plan.controls).max() <= 0.4 and (np.abs(plan.controls) == 0.4).any()
     assert plan.cost <= other.fun * (1 + 1e-9)
     assert plan.cost >= other.fun * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-6])
+def test_gains_are_those_of_riccati_with_usual_options(lqr, factor):
+    s, cost, P, K = lqr
+    plan = plan_ilqg(s, Changed(cost, factor), X0, controls=np.zeros((30, 2)))
+    assert plan.converged and plan.cost == pytest.approx(factor * X0 @ P @ X0, rel=1e-12)
+    np.testing.assert_allclose(plan.gains, np.tile(K, (30, 1, 1)), atol=1e-9)
 
 
 # --- an ensemble of parameters -------------------------------------------------------------------------------------
@@ -225,6 +264,55 @@ def test_gradient_vanishes_at_the_plan(swing):
     assert np.abs(slope).max() < 0.02 * abs(values[0] - values[1]) / h
 
 
+@pytest.mark.parametrize(("factor", "constant"), [(1e-6, 0.0), (1e6, 0.0), (1.0, 1e3), (1.0, 1e9)])
+@pytest.mark.parametrize("iterations", [3, 100])
+def test_a_cost_times_a_factor_or_plus_a_constant_has_the_same_plan(iterations, factor, constant):
+    p = Pendulum(limit=6.0)
+    controls = random_controls(p, 60, rng=np.random.default_rng(0), amplitude=0.5, knots=10)
+    options, cost = ILQGOptions(max_iterations=iterations), swing_up(p)
+    usual, changed = (
+        plan_ilqg(p, each, p.initial_state()[0], controls=controls, options=options)
+        for each in (cost, Changed(cost, factor, constant))
+    )
+    found = cost.value(changed.states[None], changed.controls[None]).sum()
+    assert changed.outcome is usual.outcome and found == pytest.approx(usual.cost, rel=1e-5 if constant else 1e-8)
+
+
+def test_gains_belong_to_the_returned_trajectory(swing):
+    """A Riccati recursion along it, written here; controls at their limit feel no feedback."""
+    p, plan, _ = swing
+    cost, slopes = swing_up(p).expand(plan.states[None], plan.controls[None]), p.linearize(plan.states[:-1], plan.controls)
+    V = cost.xx[0, -1]
+    for t in reversed(range(60)):
+        A, B = slopes.A[t], slopes.B[t]
+        free = float(abs(plan.controls[t, 0]) < 6.0)
+        K = -free * np.linalg.solve(cost.uu[0, t] + B.T @ V @ B, B.T @ V @ A)
+        np.testing.assert_allclose(plan.gains[t], K, rtol=1e-6, atol=1e-9)
+        V = cost.xx[0, t] + K.T @ cost.uu[0, t] @ K + (A + B @ K).T @ V @ (A + B @ K)
+
+
+def test_an_indefinite_matrix_is_turned_positive_and_the_others_stay():
+    H = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 2.0], [2.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]], [[np.nan, 0.0], [0.0, 1.0]]])
+    found = positive_definite(H, np.full(4, 0.1))
+    np.testing.assert_array_equal(found[[0, 3]], H[[0, 3]])
+    np.testing.assert_allclose(np.linalg.eigvalsh(found[1]), [1.0, 3.0])  # -1 and 3
+    np.testing.assert_allclose(found[2], 0.1 * np.eye(2))
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(positive_definite(H[:1], np.full(1, 0.1)), H[:1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_the_cost_is_concave_convergence_means_a_small_gradient(seed):
+    """By differences, projected on the limits; once it stopped at gradients of 3 to 5."""
+    s, cost, h = Linear(limit=2.0), Wavy(0.1 * np.eye(4), 0.05 * np.eye(2), np.eye(4)), 1e-6
+    plan = plan_ilqg(s, cost, X0, controls=np.random.default_rng(seed).uniform(-0.5, 0.5, (12, 2)))
+    moved = plan.controls + h * np.concatenate([np.eye(24), -np.eye(24)]).reshape(48, 12, 2)
+    total = cost.value(s.rollout(np.tile(X0, (48, 1)), moved)[0], moved).sum(axis=1)
+    slope = (total[:24] - total[24:]).reshape(12, 2) / (2 * h)
+    inwards = np.where(plan.controls <= -2.0, slope < 0, np.where(plan.controls >= 2.0, slope > 0, True))
+    assert plan.converged and np.abs(slope[inwards]).max() < 1e-4
+
+
 def test_expected_decrease_is_first_order_exact():
     """expected / actual - 1 is of the order of the step: ten times smaller for a step ten times smaller."""
     p = Pendulum()
@@ -270,7 +358,7 @@ def test_every_simulator_step_is_counted(difference_step):
     options = ILQGOptions(max_iterations=3, difference_step=difference_step)
     plan = plan_ilqg(p, swing_up(p), p.initial_state()[0], controls=controls, substeps=2, options=options)
     taken = 2 * 2 * (2 + 1 + 1)  # central differences: 2 (n + nu + np) steps of 2 substeps per linearised one
-    linearized = 3 * 20 if difference_step is None else 0
+    linearized = 4 * 20 if difference_step is None else 0  # the last ones are for the gains
     assert plan.steps.linearized == 2 * linearized
     # Pendulum.linearize hides its differences from the count of the fixture; `finite_differences` by the planner does not.
     assert plan.steps.simulated == p.rows_stepped[0]
