@@ -221,7 +221,8 @@ def evaluate(
 
     Args:
         policy: A `Network`, a function from observations (B, no) to actions (B, na), a file (policy.zip of PPO, A2C or SAC
-            with an MLP, or .npz), "pretrained", or None: no action.
+            with an MLP, or .npz), "pretrained", or None: no action. "package.module:function" names a controller of your own:
+            it gets the vector environment and returns a function from observations to actions.
         id: Environment.
         backend: Simulator of the episodes; "": the system's first ground truth.
         params: Parameters of the backend.
@@ -233,18 +234,22 @@ def evaluate(
         Returns, successes and failed simulations (E,).
 
     Raises:
-        OptionError: Unknown id, or a number out of its range.
+        OptionError: Unknown id, a number out of its range, or no such controller.
         FileFormatError: The file holds no policy.
-        ShapeError: The policy takes other observations.
+        ShapeError: The policy takes other observations, or a controller's actions are not (B, na).
     """
+    from .learning.evaluation import controller_of, evaluate_controller
     from .learning.evaluation import evaluate as evaluate_policy
     from .learning.policy import load_policy
 
     full = _full_id(id)
-    if isinstance(policy, (str, Path)):
-        policy = load_policy(Path(policy), full)
-    own = {"backend": backend or first_ground_truth(id), **getattr(policy, "keywords", {}), **keywords}
+    own = {"backend": backend or first_ground_truth(id), **keywords}
     own |= {} if params is None else {"params": params}
+    if isinstance(policy, (str, Path)):
+        if ":" in str(policy) and not Path(policy).exists():
+            return evaluate_controller(controller_of(str(policy)), full, episodes=episodes, seed=seed, keywords=own)
+        policy = load_policy(Path(policy), full)
+    own = {**getattr(policy, "keywords", {}), **own}
     return evaluate_policy(policy, full, episodes=episodes, seed=seed, keywords=own)
 
 

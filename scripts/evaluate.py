@@ -1,9 +1,10 @@
-"""Evaluate a policy on the native engine and a ground truth: the same episodes, success with its 95 % interval, returns.
+"""Evaluate a policy or controller on the native engine and a ground truth: success with its 95 % interval, and returns.
 
     softgym-envs evaluate pretrained VineGrow-v0                    # the policy that comes with the package
     softgym-envs evaluate pretrained VineNavigate-v0 --keyword level=3
     softgym-envs evaluate runs/mine/policy.zip VineGrow-v0 --out runs/evaluation.json
     softgym-envs evaluate pretrained SlidingBlock-v0 --backend my_block.toml
+    softgym-envs evaluate my_package:controller LoopReach-v0        # your own: (envs) -> (observations -> actions)
 
 Episode i starts from seed + i in both backends. The policy is used without noise. In Python: `agents.evaluate`.
 """
@@ -30,10 +31,11 @@ from softgym_envs.core.system import NATIVE, task_keywords
 class Args:
     """Evaluate a policy."""
 
-    policy: Annotated[Path, tyro.conf.Positional]
-    """policy.zip of PPO, A2C or SAC with an MLP (needs torch), a .npz, or "pretrained": the one that comes with the package."""
+    policy: Annotated[str, tyro.conf.Positional]
+    """policy.zip of PPO, A2C or SAC with an MLP (needs torch), a .npz, or "pretrained": the one that comes with the package.
+    "package.module:function": a controller, which gets the vector environment and returns observations (B, no) -> actions."""
     id: Annotated[str, tyro.conf.Positional]
-    """Environment that it was trained in, e.g. VineGrow-v0."""
+    """Environment that it was made for, e.g. VineGrow-v0."""
     backend: str = ""
     """The ground truth: one of the system's, "package.module:function" or a .toml file; none: the system's first."""
     model: str | None = None

@@ -9,8 +9,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, shown
 from softgym_envs.core.simulator import check_number
+from softgym_envs.core.task import load
 
 from ..transfer_study.statistics import Interval, share
 from .policy import Network, Policy
@@ -78,6 +79,25 @@ def uniform(envs: Any) -> Policy:
     """Controller of uniform random actions, new in every step and reproducible."""
     rng, shape = np.random.default_rng(0), envs.action_space.shape
     return lambda observation: rng.uniform(-1.0, 1.0, shape).astype(np.float32)
+
+
+def controller_of(path: str) -> Controller:
+    """The controller of the user's own that "package.module:function" names.
+
+    Raises:
+        OptionError: There is none, or it makes no policy.
+    """
+    found = load(path)
+
+    def opened(envs: Any) -> Policy:
+        policy = found(envs) if callable(found) else None
+        if not callable(policy):
+            made = f"made {shown(policy)}" if callable(found) else f"is {shown(found)}"
+            expected = "a function (envs) -> (observations (B, no) -> actions (B, na))"
+            raise OptionError(f"policy {path!r} {made}, expected {expected}")
+        return policy  # type: ignore[no-any-return]
+
+    return opened
 
 
 def evaluate_controller(

@@ -10,7 +10,7 @@ import pytest
 from helpers import load_script, run_main
 
 import agents
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.systems import system
 
 FEW = {"horizon": 3, "iterations": 1, "period": 0.02}
@@ -47,7 +47,28 @@ def test_what_no_plan_can_be_is_named(given: dict, message: str) -> None:
 
 def test_the_command_evaluates_as_python_does(tmp_path: Path) -> None:
     script, out = load_script("scripts/evaluate.py"), tmp_path / "found.json"
-    args = script.Args(Path("pretrained"), "SlidingBlock-v0", backend="native", episodes=3, out=out)
+    args = script.Args("pretrained", "SlidingBlock-v0", backend="native", episodes=3, out=out)
     assert run_main(script, args) == 0
     found = agents.evaluate("pretrained", "SlidingBlock-v0", episodes=3)
     assert json.loads(out.read_text())["native"] == found.table()
+
+
+def test_a_controller_of_my_own_is_evaluated_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command and Python take "module:function"; it equals the same function given as a policy."""
+    lines = ["import numpy as np", "def right(envs):", "    return lambda seen: np.tile([1.0, 0.5], (len(seen), 1))"]
+    more = ["def wide(envs):", "    return lambda seen: np.zeros((len(seen), 9))", "def empty(envs):", "    pass", "number = 3"]
+    (tmp_path / "my_controllers.py").write_text("\n".join(lines + more))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    script, out = load_script("scripts/evaluate.py"), tmp_path / "found.json"
+    args = script.Args("my_controllers:right", "SlidingBlock-v0", backend="native", episodes=2, out=out)
+    assert run_main(script, args) == 0
+    found = agents.evaluate(lambda seen: np.tile([1.0, 0.5], (len(seen), 1)), "SlidingBlock-v0", episodes=2)
+    assert json.loads(out.read_text())["native"] == found.table()
+    for name, error, message in (
+        ("my_controllers:other", OptionError, "is not the path of an object"),
+        ("my_controllers:number", OptionError, r"policy 'my_controllers:number' is 3, expected a function \(envs\) -> "),
+        ("my_controllers:empty", OptionError, "policy 'my_controllers:empty' made None, expected a function"),
+        ("my_controllers:wide", ShapeError, r"\(2, 9\)"),
+    ):
+        with pytest.raises(error, match=message):
+            agents.evaluate(name, "SlidingBlock-v0", episodes=2)

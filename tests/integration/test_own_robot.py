@@ -176,6 +176,6 @@ def test_a_robot_of_my_own_is_trained_and_evaluated(tmp_path: Path) -> None:
     given = {"params": tmp_path / "fit.toml", "episodes": 1}
     asked = train.Args("TensegrityRoll-v0", steps=64, num_envs=2, model=str(mine), out=tmp_path / "run", **given)
     assert run_main(train, asked) == 0
-    policy = tmp_path / "run" / "policy.zip"
+    policy = str(tmp_path / "run" / "policy.zip")
     assert run_main(judge, judge.Args(policy, "TensegrityRoll-v0", model=str(mine), **given)) == 0
     assert run_main(judge, judge.Args(policy, "TensegrityRoll-v0", **given)) == 2

@@ -35,7 +35,7 @@ def test_a_policy_is_played_and_evaluated(tmp_path: Path, path: Path) -> None:
     shown = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=4, record=tmp_path / "a.gif")
     assert run_main(play, play.Args(id_of(path), policy=path, options=shown)) == 0
     out = tmp_path / "found.json"
-    assert run_main(evaluation, evaluation.Args(path, id_of(path), episodes=1, out=out)) == 0
+    assert run_main(evaluation, evaluation.Args(str(path), id_of(path), episodes=1, out=out)) == 0
     found = read_json(out)
     assert all(found[backend]["failed_simulations"] == 0 for backend in ("native", "mujoco"))
 

@@ -79,7 +79,7 @@ def test_pretrained_stands_for_a_file_in_both_commands(tmp_path, capsys):
     assert run_main(play, play.Args("VineGrow-v0", options=PlayOptions(headless_frames=4))) == 2
     assert "add --record roll.gif or --dataset roll.h5" in capsys.readouterr().err
     arguments = {"episodes": 1, "backend": "native", "out": tmp_path / "a.json"}
-    assert run_main(evaluate, evaluate.Args(Path("pretrained"), "VineGrow-v0", **arguments)) == 0
+    assert run_main(evaluate, evaluate.Args("pretrained", "VineGrow-v0", **arguments)) == 0
     assert json.loads((tmp_path / "a.json").read_text())["native"]["episodes"] == 1
 
 
