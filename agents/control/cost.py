@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.simulator import Array, Simulator, check_array
 
@@ -54,7 +54,9 @@ class FeatureCost:
 
     The cost of time t is
 
-        l_t = sum_i w_i (f_i(x_t) - target_i)^2 + sum_j r_j u_tj^2,    w = running for t < T, terminal for t = T.
+        l_t = sum_i w_ti (f_i(x_t) - target_ti)^2 + sum_j r_tj u_tj^2,    w = running for t < T, terminal for t = T.
+
+    Target and weights are the same at all times, or have a row for every time; then plans have that horizon.
 
     The Hessian is Gauss-Newton, 2 F' diag(w) F with F = df/dx, so it is positive semidefinite. [Wang2020] V-C is
     f = velocity of the centre of mass, target (1, 0, 0) m/s, w = (1, 0.5, 0.1), r = 0.
@@ -69,27 +71,29 @@ class FeatureCost:
     feature: Callable[[Array], Array]
     """States (..., nx) -> features (..., m), smooth."""
     target: Array
-    """(m,) target features."""
+    """(m,) or (T+1, m) target features."""
     running: Array
-    """(m,) weights of t < T"""
+    """(m,) or (T, m) weights of t < T"""
     terminal: Array | None = None
-    """(m,) weights of t = T; None: the running ones"""
+    """(m,) weights of t = T; None: the last running ones"""
     control_weight: float | Array = 0.0
-    """(nu,) or one number for all controls [cost per control squared, each in its own unit]"""
+    """(nu,), (T, nu) or one number for all controls [cost per control squared, each in its own unit]"""
     epsilon: float = field(default=1e-6, repr=False)
     """Half width of the central differences that give F, in tangent units."""
 
     def __post_init__(self) -> None:
         m = np.asarray(self.feature(self.simulator.initial_state(1))).shape[-1]
         nu, control = self.simulator.nu, np.asarray(self.control_weight, dtype=np.float64)
+        last = np.atleast_2d(np.asarray(self.running, dtype=np.float64))[-1] if self.terminal is None else self.terminal
         shapes: dict[str, tuple[object, int]] = {
             "target": (self.target, m),
             "running": (self.running, m),
-            "terminal": (self.running if self.terminal is None else self.terminal, m),
+            "terminal": (last, m),
             "control_weight": (np.full(nu, control) if control.ndim == 0 else control, nu),
         }
         for name, (value, size) in shapes.items():
-            checked = check_array(name, value, (size,))
+            rows = name != "terminal" and np.ndim(value) == 2  # type: ignore[arg-type]
+            checked = check_array(name, value, (None, size) if rows else (size,))
             if name != "target" and (checked < 0).any():
                 raise OptionError(f"{name} is {checked.tolist()}, allowed are weights >= 0")
             object.__setattr__(self, name, checked)
@@ -111,15 +115,22 @@ class FeatureCost:
         )  # fmt: skip
 
     def _weights(self, times: int) -> Array:
-        """One row of feature weights per time, (T+1, m)."""
-        weights = np.repeat(self.running[None], times, axis=0)
-        weights[-1] = self.terminal
+        """One row of feature weights per time, (T+1, m).
+
+        Raises:
+            ShapeError: Target or weights have rows for another number of times.
+        """
+        for name, count in (("target", times), ("running", times - 1), ("control_weight", times - 1)):
+            if (given := getattr(self, name)).ndim == 2 and len(given) != count:
+                raise ShapeError(f"{name} has {len(given)} rows, expected {count} for {times - 1} control steps")
+        weights = np.empty((times, self.running.shape[-1]))
+        weights[:-1], weights[-1] = self.running, self.terminal
         return weights
 
     def value(self, states: Array, controls: Array) -> Array:
         """See `Cost.value`."""
-        error = np.asarray(self.feature(states)) - self.target
-        cost = np.sum(self._weights(states.shape[-2]) * error**2, axis=-1)
+        weights = self._weights(states.shape[-2])
+        cost = np.sum(weights * (np.asarray(self.feature(states)) - self.target) ** 2, axis=-1)
         cost[..., :-1] += np.sum(self.control_weight * controls**2, axis=-1)
         return np.asarray(cost)
 
@@ -141,7 +152,7 @@ class FeatureCost:
         F = self.jacobian(states)
         Ft = np.swapaxes(F, -1, -2)
         batch, horizon, nu = controls.shape
-        uu = np.broadcast_to(2.0 * np.diag(self.control_weight), (batch, horizon, nu, nu))
+        uu = np.broadcast_to(2.0 * np.asarray(self.control_weight)[..., None] * np.eye(nu), (batch, horizon, nu, nu))
         return Expansion(
             self.value(states, controls),
             (Ft @ (weights * error)[..., None])[..., 0],

@@ -10,6 +10,7 @@ Legend: S samples, T horizon in control steps, P knots, nu control.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,7 +45,8 @@ class ILQGController:
     """
 
     simulator: Simulator
-    cost: Cost
+    cost: Cost | Callable[[int], Cost]
+    """The same at every plan, or a function of the control step at which the plan begins (targets that move)"""
     controls: Array
     """(T, nu) first guess; its length is the horizon"""
     substeps: int = 1
@@ -74,22 +76,22 @@ class ILQGController:
         self.plan, self._age, self.seconds, self.steps, self.outcomes = None, 0, [], StepCount(), []
 
     def __call__(self, state: Array, t: int) -> Array:
-        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`. `t` is not used: the horizon moves along."""
+        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`, at control step `t`, for a cost that moves."""
         state = own_entries(self.simulator, state)
         if self.plan is None or self._age >= self.replan_every:
-            self._replan(state)
+            self._replan(state, self.cost(t) if callable(self.cost) else self.cost)
         assert self.plan is not None
         self._age += 1
         return self.plan.policy(state, self._age - 1)
 
-    def _replan(self, state: Array) -> None:
+    def _replan(self, state: Array, cost: Cost) -> None:
         """Make a new plan; if the simulation fails under the shifted one, keep the old plan's feedback."""
         began = time.perf_counter()
         options = self.first_options if self.plan is None else self.options
         try:
             plan = plan_ilqg(
                 self.simulator,
-                self.cost,
+                cost,
                 state,
                 controls=self.controls if self.plan is None else self._shifted(self.plan, state),
                 substeps=self.substeps,

@@ -6,7 +6,7 @@ from agents_models import CartPole, Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 
 from agents.control.cost import FeatureCost
-from agents.control.ilqg import ILQGOptions
+from agents.control.ilqg import ILQGOptions, plan_ilqg
 from agents.control.mpc import ILQGController, SamplingController, SamplingOptions, mix
 from agents.control.plan import UnstablePlanError, random_controls, run_policy, spline_matrix
 from softgym_envs.core.errors import OptionError, ShapeError
@@ -66,6 +66,19 @@ def test_ilqg_mpc_balances_as_well_as_lqr_whatever_the_horizon(horizon, replan_e
     _, found = driven(controller)
     assert found <= 1.001 * driven(lambda x, t: K @ x)[1]
     assert len(controller.outcomes) == 100 // replan_every and None not in controller.outcomes
+
+
+def test_ilqg_mpc_plans_for_the_part_of_a_moving_target_that_lies_ahead():
+    s, T, start = Linear(), 12, np.array([1.0, -0.5, 0.3, 0.8])
+    path = np.sin(0.3 * np.arange(2 * T))[:, None] * np.ones(4)
+
+    def cost(t):
+        return FeatureCost(s, lambda x: x, path[t : t + T + 1], np.ones(4), control_weight=0.1)
+
+    run = run_policy(ILQGController(s, cost, np.zeros((T, 2))), s, start, steps=T)
+    for t in range(T):
+        plan = plan_ilqg(s, cost(t), run.states[0, t], controls=np.zeros((T, 2)))
+        np.testing.assert_allclose(run.controls[0, t], plan.controls[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.1])

@@ -5,6 +5,7 @@ import pytest
 from agents_models import Linear, Pendulum
 
 from agents.control.cost import FeatureCost
+from agents.control.ilqg import ILQGOptions, plan_ilqg
 from softgym_envs.core.errors import OptionError, ShapeError
 
 
@@ -62,6 +63,9 @@ def test_hessian_is_exact_at_zero_residual_and_positive_semidefinite(trajectory)
         ({"terminal": [1.0, np.nan]}, ShapeError, "terminal"),
         ({"control_weight": [1.0, 1.0]}, ShapeError, "control_weight"),
         ({"control_weight": -1.0}, OptionError, "control_weight"),
+        ({"target": np.ones((3, 1))}, ShapeError, "target"),
+        ({"terminal": np.ones((3, 2))}, ShapeError, "terminal"),
+        ({"running": [[1.0, 1.0], [1.0, -1.0]]}, OptionError, "running"),
     ],
 )
 def test_bad_input_is_named(options, error, match):
@@ -76,3 +80,23 @@ def test_constant_features_have_no_derivative():
     expansion = cost.expand(np.ones((1, 3, 4)), np.ones((1, 2, 2)))
     assert expansion.value.tolist() == [[3.0, 3.0, 3.0]]
     assert not expansion.x.any() and not expansion.xx.any() and not expansion.u.any()
+
+
+def test_targets_and_weights_that_change_give_the_least_squares_solution():
+    """Linear features of a linear system: one dense least-squares problem in all controls, solved by LAPACK."""
+    s, T, rng, start = Linear(), 8, np.random.default_rng(0), np.array([1.0, -0.5, 0.3, 0.8])
+    target, running, terminal = rng.normal(size=(T + 1, 4)), rng.uniform(0.1, 2.0, (T, 4)), rng.uniform(1.0, 2.0, 4)
+    weight = rng.uniform(0.1, 1.0, (T, 2))
+    cost = FeatureCost(s, lambda x: x, target, running, terminal, weight)
+    plan = plan_ilqg(s, cost, start, controls=np.zeros((T, 2)), options=ILQGOptions(damping=1e-12))
+    inputs = np.concatenate([np.zeros((1, 2 * T)), np.eye(2 * T)]).reshape(-1, T, 2)
+    states = s.rollout(np.tile(start, (len(inputs), 1)), inputs)[0].reshape(len(inputs), -1)
+    root = np.sqrt(np.concatenate([running, terminal[None]]).ravel())
+    left = np.concatenate([root[:, None] * (states[1:] - states[0]).T, np.diag(np.sqrt(weight.ravel()))])
+    right = np.concatenate([root * (target.ravel() - states[0]), np.zeros(2 * T)])
+    expected = np.linalg.lstsq(left, right, rcond=None)[0]
+    assert plan.converged
+    np.testing.assert_allclose(plan.controls.ravel(), expected, atol=1e-8)
+    for size in (T - 1, T + 1):
+        with pytest.raises(ShapeError, match=f"target has 9 rows, expected {size + 1} for {size} control steps"):
+            plan_ilqg(s, cost, start, controls=np.zeros((size, 2)))
