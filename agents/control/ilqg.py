@@ -141,7 +141,8 @@ class _IlqgSearch:
         runs = self.start(controls)
         self.first = runs.values
         gains = np.zeros((*controls.shape, self.simulator.simulator.n))
-        damping, log, outcome = self.options.damping, [], None
+        damping, log = self.options.damping, []
+        outcome: PlanOutcome | None = None
         model = self.local_model(runs)
         self.unit = control_curvature(model)
         for iteration in range(self.options.max_iterations):
@@ -157,7 +158,8 @@ class _IlqgSearch:
             if outcome is not None:
                 break
             damping = max(entry.damping / DAMPING_FACTOR, DAMPING_RANGE[0])
-        damping = DAMPING_RANGE[0] if outcome is PlanOutcome.CONVERGED else damping
+        if outcome is not None:  # an optimum needs no damping; where no step was good, the last damping says nothing
+            damping = DAMPING_RANGE[0] if outcome is PlanOutcome.CONVERGED else self.options.damping
         gains, feedforward = self.feedback(runs, model, gains, damping)
         return Plan(
             self.simulator.simulator,
