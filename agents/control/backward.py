@@ -16,6 +16,8 @@ from softgym_envs.core.simulator import Array
 from .cost import Expansion
 
 BoolArray = NDArray[np.bool_]
+STEPS = 0.5 ** np.arange(25)
+"""Fractions of a Newton step that are tried."""
 
 
 def box_qp(
@@ -42,7 +44,6 @@ def box_qp(
     if ((lower <= inside) & (inside <= upper)).all():
         return inside, np.ones(inside.shape, dtype=np.bool_)
     d = np.clip(start, lower, upper)
-    steps = 0.5 ** np.arange(25)
     for iteration in range(max_iterations + 1):
         Hd = _apply(H, d)
         gradient = g + Hd
@@ -52,16 +53,23 @@ def box_qp(
         if iteration == max_iterations or not unsolved.any():
             break
         newton = -_solve(_free_block(H, free), np.where(free, gradient, 0.0)[..., None])[..., 0]
-        trial = np.clip(d[:, None] + steps[:, None] * newton[:, None], lower[..., None, :], upper[..., None, :])  # (M, J, nu)
-        move = trial - d[:, None]
-        # Change of the objective, written with `move`: no cancellation close to the minimum.
-        change = np.einsum("mji,mi->mj", move, gradient) + 0.5 * np.einsum("mji,mik,mjk->mj", move, H, move)
-        armijo = change <= 0.1 * np.einsum("mji,mi->mj", move, gradient)
-        moves = armijo.any(axis=1) & unsolved
+        found, downhill = _projected(H, gradient, d, newton[:, None], lower, upper)
+        if not (downhill[:, 0] | ~unsolved).all():
+            found, downhill = _projected(H, gradient, d, STEPS[:, None] * newton[:, None], lower, upper)
+        moves = downhill.any(axis=1) & unsolved
         if not moves.any():
             break
-        d = np.where(moves[:, None], trial[np.arange(len(d)), np.argmax(armijo, axis=1)], d)
+        d = np.where(moves[:, None], found[np.arange(len(d)), np.argmax(downhill, axis=1)], d)
     return d, free
+
+
+def _projected(H: Array, gradient: Array, d: Array, moves: Array, lower: Array, upper: Array) -> tuple[Array, BoolArray]:
+    """Projections (M, J, nu) on the box of d + moves (M, J, nu), and which lower the objective by Armijo's rule, (M, J)."""
+    trial = np.clip(d[:, None] + moves, lower[..., None, :], upper[..., None, :])
+    move = trial - d[:, None]
+    # Change of the objective, written with `move`: no cancellation close to the minimum.
+    first = (move @ gradient[..., None])[..., 0]
+    return trial, first + 0.5 * np.sum(move @ H * move, axis=-1) <= 0.1 * first
 
 
 def _apply(H: Array, d: Array) -> Array:
@@ -179,14 +187,14 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
     slope, curvature = np.zeros(len(damping)), np.zeros(len(damping))
     k = np.zeros((len(damping), nu))
     alone = members == 1
+    mean = _first if alone else _mean
     dead = np.zeros(len(damping), dtype=bool)
     for t in reversed(range(horizon)):
         At, Bt = np.swapaxes(A[:, t], -1, -2), np.swapaxes(B[:, t], -1, -2)
         VA, VB = Vxx @ A[:, t], Vxx @ B[:, t]
         Qx, Qu = cost.x[:, t] + _apply(At, Vx), cost.u[:, t] + _apply(Bt, Vx)
         Qxx, Qux, Quu = cost.xx[:, t] + At @ VA, cost.ux[:, t] + Bt @ VA, cost.uu[:, t] + Bt @ VB
-        H, Hx = positive_definite(Quu.mean(axis=1) + mus, damping), Qux.mean(axis=1)
-        g = Qu.mean(axis=1)
+        H, Hx, g = positive_definite(mean(Quu) + mus, damping), mean(Qux), mean(Qu)
         if not alone:
             change = -_solve(H, Hx) - gains[t]
             g = g + _apply(Quu, np.einsum("mij,ej->mei", change, deviation[:, t])).mean(axis=1)
@@ -195,8 +203,8 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
         ke = k[:, None] if alone else k[:, None] + np.einsum("mij,ej->mei", K - gains[t], deviation[:, t])
         Kt = np.swapaxes(K, -1, -2)[:, None]
         Quuk = _apply(Quu, np.broadcast_to(ke, Qu.shape))
-        slope += np.sum(ke * Qu, axis=-1).mean(axis=1)
-        curvature += 0.5 * np.sum(ke * Quuk, axis=-1).mean(axis=1)
+        slope += mean(np.sum(ke * Qu, axis=-1))
+        curvature += 0.5 * mean(np.sum(ke * Quuk, axis=-1))
         Vx = Qx + _apply(Kt, Quuk + Qu) + _apply(np.swapaxes(Qux, -1, -2), ke)
         cross = Kt @ (Qux + 0.5 * Quu @ K[:, None])
         Vxx = Qxx + cross + np.swapaxes(cross, -1, -2)
@@ -230,6 +238,14 @@ def control_curvature(model: LocalModel) -> float:
         V = xx[t] + A[t].T @ V @ A[t] + cross + cross.T
     used = [value for value in found if 0.0 < value < np.inf]
     return float(np.median(used)) if used else 1.0
+
+
+def _first(array: Array) -> Array:
+    return np.asarray(array[:, 0])
+
+
+def _mean(array: Array) -> Array:
+    return np.asarray(array.mean(axis=1))
 
 
 def _like(mask: BoolArray, array: Array) -> BoolArray:
