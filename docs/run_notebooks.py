@@ -22,7 +22,8 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
         nbclient.exceptions.CellExecutionError: A cell fails.
     """
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}, record_timing=False).execute()
+    place = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=600, resources=place, record_timing=False, coalesce_streams=True).execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":  # progress of compilers differs from run to run
             cell.outputs = [smaller(output) for output in cell.outputs if output.get("name") != "stderr"]
