@@ -197,7 +197,7 @@ class World:
         """Play the actions that wait in some rows (k,) of an environment."""
         queue, late = envs.episodes.queue[rows], envs.episodes.late[rows, 0]
         count, real, every = queue.shape[1], envs.episodes.substeps, np.arange(len(rows))
-        whole, rest = late // real, late % real * self.substeps // real
+        whole, rest = late // real, (late % real * self.substeps + real // 2) // real  # of the engine's steps
         state, context = envs.state[rows, : self.engine.nx], envs.context[rows]
         for t in range(whole.max()):
             newer = np.minimum(count - whole + t, count - 1)
