@@ -105,7 +105,7 @@ class CheckedCache(FunctionCache):
         found = super().load_overload(sig, target_context)
         if found is None and self._announced:
             name = self._py_func.__name__.strip("_")
-            print(f"softgym_envs: {name} kernel: compiling takes up to 20 s, cached afterwards", file=sys.stderr)
+            print(f"softgym_envs: {name} kernel: compiling takes 1 to 40 s, cached afterwards", file=sys.stderr)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
