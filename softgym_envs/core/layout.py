@@ -50,6 +50,8 @@ class EntryGroup(NamedTuple):
     names: tuple[str, ...]
     unit: str
     kind: Kind = VECTOR
+    within: tuple[float, float] | None = None
+    """Range in which they are physical, for starts that a fit chooses; None: any."""
 
     @property
     def tangent_names(self) -> tuple[str, ...]:
@@ -71,7 +73,7 @@ class Field:
     Args:
         prefix: Prefix of all names; may be "".
         count: Number of repetitions, their numbers, or None: once, without a number.
-        entries: (names, unit) or (names, unit, kind); names are separated by blanks.
+        entries: (names, unit), (names, unit, kind) or (names, unit, kind, within); names are separated by blanks.
 
     Raises:
         StructureError: A unit that is not an SI unit of `core.units`, or a quaternion without four names.
@@ -81,7 +83,7 @@ class Field:
     indices: tuple[int, ...] | None
     entries: tuple[EntryGroup, ...]
 
-    def __init__(self, prefix: str, count: int | Sequence[int] | None, *entries: tuple[str, str] | tuple[str, str, Kind]):
+    def __init__(self, prefix: str, count: int | Sequence[int] | None, *entries: tuple[Any, ...]):
         found = tuple(EntryGroup(tuple(names.split()), unit, *kind) for names, unit, *kind in entries)
         for entry in found:
             if entry.unit not in SI_UNITS or entry.unit == "SI":
@@ -212,6 +214,12 @@ class StateLayout:
     def split(self, state: Array) -> tuple[Array, ...]:
         """Views of the entries of states (..., nx): (..., count, width), without the axes of single fields and numbers."""
         return _parts(self.blocks(state), self._cuts)
+
+    @cached_property
+    def limits(self) -> Array:
+        """Ranges of a state's entries, (2, nx): see `EntryGroup.within`."""
+        ranges = [f.count * [e.within or (-np.inf, np.inf) for e in f.entries for _ in e.names] for f in self.fields]
+        return np.array([each for found in ranges for each in found]).T
 
     # --- the manifold ----------------------------------------------------------------------------------------------
 

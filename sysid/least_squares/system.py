@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from softgym_envs.core.base import layout_of
 from softgym_envs.core.simulator import Array
 
 from .levenberg import triangle
@@ -68,7 +69,11 @@ class ShootingSystem:
 
     def move(self, blocks: Array, step: Array) -> Array:
         """See `levenberg.System`."""
-        return self.segments.problem.simulator.retract(blocks, step) if self.segments.free else blocks
+        simulator = self.segments.problem.simulator
+        if not self.segments.free:
+            return blocks
+        moved, layout = simulator.retract(blocks, step), layout_of(simulator)
+        return moved if layout is None else np.clip(moved, *layout.limits)
 
     def with_sigma(self, sigma: Array) -> ShootingSystem:
         """Copy with other weights."""

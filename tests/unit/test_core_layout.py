@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reproductions.jitosho2021.model import PaperModel
 from softgym_envs.core import lie
 from softgym_envs.core.errors import ShapeError, StructureError
-from softgym_envs.core.layout import QUATERNION, Field, StateLayout
+from softgym_envs.core.layout import QUATERNION, VECTOR, Field, StateLayout
 from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
 from softgym_envs.systems.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.systems.vine.model import VineModel
@@ -143,3 +143,10 @@ def test_quaternions_are_made_unit_where_they_are_nearly_so() -> None:
     off[3, 28:] *= 0.5
     with pytest.raises(ShapeError, match=r"my state: the quaternion base.q0 to base.q3 has length 0.5, expected 1"):
         MIXED.unit("my state", off)
+
+
+def test_ranges_of_entries_stand_where_the_entries_do():
+    layout = StateLayout(Field("joint", 2, ("q", "rad"), ("a b", "-", VECTOR, (0.0, 1.0))), Field("", None, ("x", "m")))
+    low, high = layout.limits
+    assert low.tolist() == [-np.inf, 0.0, 0.0, -np.inf, 0.0, 0.0, -np.inf]
+    assert high.tolist() == [np.inf, 1.0, 1.0, np.inf, 1.0, 1.0, np.inf]

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...core.errors import FileFormatError, StructureError
 from ...core.files import number_in
-from ...core.layout import Field, StateLayout
+from ...core.layout import VECTOR, Field, StateLayout
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_number
 from ...mechanics.placement import about, frame_pose
@@ -118,7 +118,7 @@ class ElbowModel:
         """A muscle by its name."""
         return next(muscle for muscle in self.muscles.muscles if muscle.name == name)
 
-    layout = StateLayout(Field("", None, (JOINT, "rad"), (f"v{JOINT}", "rad/s"), (" ".join(MUSCLES), "-")))
+    layout = StateLayout(Field("", None, (JOINT, "rad"), (f"v{JOINT}", "rad/s"), (" ".join(MUSCLES), "-", VECTOR, (0.0, 1.0))))
     control_names, control_units = MUSCLES, ("-", "-")
 
     @property

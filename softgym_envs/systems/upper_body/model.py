@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ...core.errors import StructureError
-from ...core.layout import Field, StateLayout
+from ...core.layout import VECTOR, Field, StateLayout
 from ...core.simulator import Array, Status
 from ...mechanics.mechanism import Mechanism
 from ...mechanics.tree import Frame, Joint, Tree
@@ -110,7 +110,7 @@ class BodyModel:
         """State layout: angles, then speeds, then activations."""
         names = self.tree.coordinates
         speeds = " ".join(f"v{name}" for name in names)
-        activations = [Field("", None, (" ".join(self.muscle_names), "-"))] if self.muscles else []
+        activations = [Field("", None, (" ".join(self.muscle_names), "-", VECTOR, (0.0, 1.0)))] if self.muscles else []
         return StateLayout(Field("", None, (" ".join(names), "rad")), Field("", None, (speeds, "rad/s")), *activations)
 
     @property
