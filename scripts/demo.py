@@ -100,7 +100,7 @@ def identified(case: TransferTask, rng: np.random.Generator, out: Path, progress
     stages = tuple(stage for stage in procedure.stages if stage.method == "one_step") or procedure.stages
     shares = iter(np.linspace(RECORDED, IDENTIFIED, len(stages), endpoint=False))
     fit = run_procedure(
-        procedure, source.native(), data, start=source.default(), stages=stages, out=out / "fit", diagnose="quick",
+        procedure, source.native(), data, start=source.default(), stages=stages, out=out / "fit", diagnose="none",
         announce=lambda name: said(progress, next(shares, IDENTIFIED), f"identifying, stage {name}"),
     )  # fmt: skip
     print(fit.summary())
