@@ -45,8 +45,8 @@ class Args:
 def main(args: Args) -> None:
     """Show the page until Ctrl-C."""
     viewer = recorded(args) if args.data else live(args)
-    print(f"{viewer.panel.browser.url} (Ctrl-C ends)", flush=True)
     try:
+        print(f"{viewer.panel.browser.url} (Ctrl-C ends)", flush=True)
         viewer.run()
     except KeyboardInterrupt:
         print("closed")
