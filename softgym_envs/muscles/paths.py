@@ -14,6 +14,8 @@ from ..mechanics.tree import Triple
 from .muscle import blend, both_ways, switch, symbols
 from .surfaces import Surface
 
+NEAR_ACTIVATIONS = (-0.1, 1.1)
+"""Activations that a fit may begin from: those of noisy recordings lie a little outside of 0 and 1, far ones diverge."""
 KINDS: dict[str, tuple[str, ...]] = {"hill": ("force", "optimal"), "pneumatic": ("thread", "turns", "pressure")}
 """Kind of a muscle -> the numbers that only it has; see `muscle`, and `pneumatic` in the system `arm`."""
 

@@ -9,7 +9,7 @@ import pytest
 from softgym_envs.core.errors import ShapeError
 from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.colors import SLACK, tension_colors
-from softgym_envs.rendering.ground import _mesh
+from softgym_envs.rendering.ground import ground_mesh
 from softgym_envs.rendering.scene import Arrow, GroundGrid, Segment, Sphere
 from softgym_envs.rendering.teleop import ramp
 from softgym_envs.systems.tensegrity.dynamics import TensegritySimulator
@@ -31,7 +31,7 @@ def superball_scene(model=None, **keywords):
 def test_the_drawn_ground_is_the_ground_of_the_physics(terrain):
     scene = superball_scene(superball(terrain=terrain), terrain_scale=1.5)
     ground = next(p for p in scene.primitives if isinstance(p, GroundGrid))
-    mesh = _mesh(ground)
+    mesh = ground_mesh(ground)
     drawn = [p for i in range(0, len(mesh.x) - 1, 3) for p in _sides(mesh, i)]
     middle = np.array([0.5 * (a + b) for a, b in drawn])
     np.testing.assert_allclose(middle[:, 2], terrain.height(middle[:, 0], middle[:, 1], 1.5), atol=1e-9)

@@ -21,7 +21,7 @@ from ...core.simulator import Array, check_number
 from ...mechanics.placement import about, frame_pose
 from ...mechanics.tree import Tree
 from ...muscles.arm_file import Arm, constants_of, load_arm
-from ...muscles.paths import KINDS, Muscle, Muscles
+from ...muscles.paths import KINDS, NEAR_ACTIVATIONS, Muscle, Muscles
 from .elbow import Elbow, Wrapped, muscle_state
 from .elbow_shape import HAND, elbow_numbers, ends, hinge_of, wrapped
 from .parameters import ElbowParameters, PneumaticElbowParameters
@@ -118,7 +118,9 @@ class ElbowModel:
         """A muscle by its name."""
         return next(muscle for muscle in self.muscles.muscles if muscle.name == name)
 
-    layout = StateLayout(Field("", None, (JOINT, "rad"), (f"v{JOINT}", "rad/s"), (" ".join(MUSCLES), "-", VECTOR, (0.0, 1.0))))
+    layout = StateLayout(
+        Field("", None, (JOINT, "rad"), (f"v{JOINT}", "rad/s"), (" ".join(MUSCLES), "-", VECTOR, NEAR_ACTIVATIONS))
+    )
     control_names, control_units = MUSCLES, ("-", "-")
 
     @property

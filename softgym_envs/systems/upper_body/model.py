@@ -20,7 +20,7 @@ from ...mechanics.mechanism import Mechanism
 from ...mechanics.tree import Frame, Joint, Tree
 from ...mechanics.tree_file import load_tree
 from ...muscles.arm_file import constants_of, load_arm, load_muscles
-from ...muscles.paths import Muscles
+from ...muscles.paths import NEAR_ACTIVATIONS, Muscles
 from ...muscles.routes import Routes
 from .muscle_kernels import passive_torques
 from .muscle_tree import MuscleTree, muscle_tree, passed
@@ -110,7 +110,7 @@ class BodyModel:
         """State layout: angles, then speeds, then activations."""
         names = self.tree.coordinates
         speeds = " ".join(f"v{name}" for name in names)
-        activations = [Field("", None, (" ".join(self.muscle_names), "-", VECTOR, (0.0, 1.0)))] if self.muscles else []
+        activations = [Field("", None, (" ".join(self.muscle_names), "-", VECTOR, NEAR_ACTIVATIONS))] if self.muscles else []
         return StateLayout(Field("", None, (" ".join(names), "rad")), Field("", None, (speeds, "rad/s")), *activations)
 
     @property
