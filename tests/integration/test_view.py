@@ -362,6 +362,10 @@ def test_bad_arguments_get_a_sentence(capsys, monkeypatch, files, tmp_path):
     assert "pip install 'softgym-envs[viewer]'" in capsys.readouterr().err
 
 
+AGAIN = 20.0
+"""[s] After which the signal is sent once more."""
+
+
 def test_ctrl_c_ends_the_page():
     pytest.importorskip("viser")
     port = free_port()
@@ -370,9 +374,9 @@ def test_ctrl_c_ends_the_page():
         assert f"http://localhost:{port}" in process.stdout.readline()
         assert b"<html" in urllib.request.urlopen(f"http://localhost:{port}").read()
         process.terminate()  # raised like Ctrl-C, which runs in the background ignore
-        for _ in range(20):
+        for _ in range(round(HUNG / AGAIN)):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                out, err = process.communicate(timeout=10)
+                out, err = process.communicate(timeout=AGAIN)
                 break
             process.terminate()
         else:
