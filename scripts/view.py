@@ -45,11 +45,9 @@ class Args:
 def main(args: Args) -> None:
     """Show the page until Ctrl-C."""
     viewer = recorded(args) if args.data else live(args)
-    try:
-        print(f"{viewer.panel.browser.url} (Ctrl-C ends)", flush=True)
-        viewer.run()
-    except KeyboardInterrupt:
-        print("closed")
+    print(f"{viewer.panel.browser.url} (Ctrl-C ends)", flush=True)
+    viewer.run()
+    print("closed")
 
 
 def recorded(args: Args) -> ReplayViewer:

@@ -5,6 +5,7 @@ Callbacks of the page arrive in threads of their own; they only leave a command,
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -62,13 +63,25 @@ class Commands:
 
 
 def run_loop(frame: Callable[[float], None], frames: int | None = None) -> None:
-    """Call `frame` with the time since its last call [s], `FPS` times per second, up to an interrupt or a number of frames."""
+    """Call `frame` with the time since its last call [s], `FPS` times per second, up to a signal or a number of frames.
+
+    Ctrl-C and SIGTERM end it between two frames: an exception within a callback from C would be lost, or end the process.
+    """
+    stopped, before = threading.Event(), dict[signal.Signals, Any]()
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, lambda *_: stopped.set())
     last = time.perf_counter()
-    while frames is None or frames > 0:
-        now = time.perf_counter()
-        frame(min(now - last, LONGEST_FRAME))
-        last, frames = now, None if frames is None else frames - 1
-        time.sleep(max(0.0, 1.0 / FPS - (time.perf_counter() - now)))
+    try:
+        while not stopped.is_set() and (frames is None or frames > 0):
+            now = time.perf_counter()
+            frame(min(now - last, LONGEST_FRAME))
+            last, frames = now, None if frames is None else frames - 1
+            stopped.wait(max(0.0, 1.0 / FPS - (time.perf_counter() - now)))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Panel:
