@@ -17,7 +17,7 @@ import numpy as np
 
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Linearization, Simulator
-from softgym_envs.core.task import RemembersControls, Task
+from softgym_envs.core.task import Task, context_after
 
 from .cost import Expansion
 
@@ -137,10 +137,7 @@ class RewardCost:
         """Contexts after steps that led to states; arrays (B, ...) or (B, k, ...), (B, ...) being the same for all k."""
         task, (shape, flat) = self.simulator.task, _flat(context, action, after)
         before, action, seen = flat
-        if isinstance(task, RemembersControls):
-            found = task.update_after(before, task.scale_action(action), seen)
-        else:
-            found = task.update(before, seen)
+        found = context_after(task, before, task.scale_action(action), seen)
         return np.asarray(found).reshape(*shape, -1)
 
     def _reward(self, before: Array, after: Array, action: Array, context: Array, then: Array) -> Array:

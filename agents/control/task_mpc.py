@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_number
-from softgym_envs.core.task import RemembersControls, Task
+from softgym_envs.core.task import Task, context_after
 
 from .mpc import mix
 from .plan import check_splines, spline_matrix
@@ -223,10 +223,7 @@ class World:
         """One control step, which the older action begins: states, contexts, rewards (R,), and whether it failed (R,)."""
         control = self.task.scale_action(action)
         after, failed = self._move(state, self.task.scale_action(older), control, late)
-        if isinstance(self.task, RemembersControls):
-            then = self.task.update_after(context, control, after)
-        else:
-            then = self.task.update(context, after)
+        then = context_after(self.task, context, control, after)
         terms = self.task.reward(state, after, action, context, then)
         return after, then, np.sum(list(terms.values()), axis=0), failed
 

@@ -85,6 +85,13 @@ class RemembersControls(Protocol):
         """`update` after a step under a control (B, nu), in the simulator's units; `update` itself keeps the last one."""
 
 
+def context_after(task: Task, context: Array, control: Array, state: Array) -> Array:
+    """A task's contexts (B, nc) after a step under controls (B, nu) that led to states (B, nx)."""
+    if isinstance(task, RemembersControls):
+        return task.update_after(context, control, state)
+    return task.update(context, state)
+
+
 @runtime_checkable
 class Task(Protocol):
     """See the module docstring."""

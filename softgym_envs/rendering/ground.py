@@ -240,16 +240,11 @@ def draw_marker(surface: pygame.Surface, ground: GroundGrid, camera: Camera, mar
 
 def draw_arrow(surface: pygame.Surface, camera: Camera, arrow: Arrow) -> None:
     """A flat arrow; nothing if it is shorter than a millimetre."""
-    along = arrow.end - arrow.start
-    length = float(np.linalg.norm(along))
-    if length < 1e-3:
-        return
-    along = along / length
-    side = 0.5 * arrow.width * np.array([-along[1], along[0], 0.0]) / max(math.hypot(along[0], along[1]), 1e-9)
-    neck = arrow.end - along * min(3.0 * arrow.width, length)
-    shaft = [arrow.start + side, neck + side] if length > 3.0 * arrow.width else [neck]
-    back = [neck - side, arrow.start - side] if length > 3.0 * arrow.width else []
-    _fill(surface, camera, np.array([*shaft, neck + 2.6 * side, arrow.end, neck - 2.6 * side, *back]), arrow.color, 225)
+    head, shaft = arrow.parts()
+    if len(head):
+        left, right, tip = head
+        back = [shaft[2], shaft[1], shaft[0], shaft[3]] if len(shaft) else []
+        _fill(surface, camera, np.array([left, tip, right, *back]), arrow.color, 225)
 
 
 def draw_prisms(surface: pygame.Surface, camera: Camera, prisms: list[Prism]) -> None:

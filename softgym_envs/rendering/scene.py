@@ -6,6 +6,7 @@ Legend: k number of points.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -85,6 +86,20 @@ class Arrow:
     width: float
     """Width of the shaft [m]."""
     color: Color
+
+    def parts(self) -> tuple[Array, Array]:
+        """Head, left, right, tip (3, 3), and shaft, left, right, right, left (4, 3) or (0, 3) [m]; both empty below 1 mm."""
+        along = self.end - self.start
+        length = float(np.linalg.norm(along))
+        if length < 1e-3:
+            return np.zeros((0, 3)), np.zeros((0, 3))
+        along = along / length
+        side = 0.5 * self.width * np.array([-along[1], along[0], 0.0]) / max(math.hypot(along[0], along[1]), 1e-9)
+        neck = self.end - along * min(3.0 * self.width, length)
+        head = np.array([neck + 2.6 * side, neck - 2.6 * side, self.end])
+        if length <= 3.0 * self.width:
+            return head, np.zeros((0, 3))
+        return head, np.array([self.start + side, self.start - side, neck - side, neck + side])
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,7 +125,7 @@ def _flat(part: Primitive, ground: GroundGrid | None) -> Iterable[tuple[Array, T
     elif isinstance(part, Face):
         yield part.corners, _fan(len(part.corners))
     elif isinstance(part, Arrow):
-        yield from _arrow(part)
+        yield from ((corners, _fan(len(corners))) for corners in part.parts() if len(corners))
     elif isinstance(part, Marker):
         angle = np.linspace(0.0, 2.0 * np.pi, 4 * SIDES, endpoint=False)
         circle = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -133,20 +133,6 @@ def _flat(part: Primitive, ground: GroundGrid | None) -> Iterable[tuple[Array, T
             flat = np.concatenate([part.position[:2] + share * part.radius * circle for share in shares])
             height = np.full(len(flat), part.position[2]) if ground is None else ground.height(flat[:, 0], flat[:, 1])
             yield np.column_stack([flat, height + LIFT]), strip(len(circle))
-
-
-def _arrow(arrow: Arrow) -> Iterable[tuple[Array, Triangles]]:
-    """Head and shaft; nothing if it is shorter than a millimetre."""
-    along = arrow.end - arrow.start
-    length = float(np.linalg.norm(along))
-    if length < 1e-3:
-        return
-    along = along / length
-    side = 0.5 * arrow.width * np.array([-along[1], along[0], 0.0]) / max(math.hypot(along[0], along[1]), 1e-9)
-    neck = arrow.end - along * min(3.0 * arrow.width, length)
-    yield np.array([neck + 2.6 * side, neck - 2.6 * side, arrow.end]), _fan(3)
-    if length > 3.0 * arrow.width:
-        yield np.array([arrow.start + side, arrow.start - side, neck - side, neck + side]), _fan(4)
 
 
 def _fan(k: int) -> Triangles:
