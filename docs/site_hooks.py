@@ -121,12 +121,12 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
 def on_post_build(config: MkDocsConfig) -> None:
     """Write llms.txt: a summary, and every page with one sentence."""
     lines = [f"# {config.site_name}\n", f"> {config.site_description}\n", _paragraph(FOUND[0].markdown or ""), ""]
-    told = {page: text for table in _tables().values() for page, text in table.items()}
+    contents = {page: text for table in _tables().values() for page, text in table.items()}
     for section, pages in itertools.groupby(FOUND, lambda page: [*page.ancestors][-1].title if page.ancestors else "Further"):
         lines.append(f"\n## {section}\n")
         for page in pages:
             sentence = re.split(r"(?<=[a-z\d)%])\. ", _paragraph(page.markdown or ""))[0].rstrip(".:")
-            text = told.get(page.file.src_uri) or sentence
+            text = contents.get(page.file.src_uri) or sentence
             lines.append(f"- [{page.title}]({page.file.url}): {text or 'a table'}")
     Path(config.site_dir, "llms.txt").write_text("\n".join([*lines, ""]), "utf-8")
 
@@ -235,7 +235,7 @@ def _id_page(system: System, task: TaskId) -> str:
     sections = _sections((ROOT / f"docs/reference/systems/{system.name}.md").read_text("utf-8"))
     keywords = _sections((ROOT / "docs/reference/environments.md").read_text("utf-8"))["Keywords of every id"]
     levels = [name for name in sections if name.startswith("Levels of")]
-    told = {
+    sections_below = {
         "Differences of the MuJoCo model": _differences(system),
         **{name: sections[name].replace("../../how-to", "../how-to") for name in [*levels, "Parameters"]},
         "Keywords of every id": keywords,
@@ -256,7 +256,7 @@ def _id_page(system: System, task: TaskId) -> str:
             f"System: [{system.name}](../reference/systems/{system.name}.md).\n",
             "## Task\n",
             *sections[task.id].strip().split("\n\n", 1)[1:],
-            *(f"\n## {name}\n\n{text.strip()}\n" for name, text in told.items() if text.strip()),
+            *(f"\n## {name}\n\n{text.strip()}\n" for name, text in sections_below.items() if text.strip()),
         ]
     )
 

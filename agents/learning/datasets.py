@@ -20,12 +20,12 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..policies import pretrained
 
-TOLD = {
+DESCRIPTIONS = {
     "expert": "by the policy of the package",
     "medium": "by the policy of the package, half of whose actions are drawn at random",
     "random": "by random actions",
 }
-KINDS = tuple(TOLD)
+KINDS = tuple(DESCRIPTIONS)
 RANDOM = {"expert": 0.0, "medium": 0.5, "random": 1.0}
 """Share of random actions."""
 SHIPPED = Path(__file__).parents[1] / "datasets"
@@ -64,7 +64,12 @@ def dataset(id: str, kind: str = "expert", *, episodes: int | None = None, seed:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of authors, links and reference scores that are not given
         made = minari.create_dataset_from_buffers(
-            name, buffers, env=env, algorithm_name=kind, description=f"{short}, {TOLD[kind]}", requirements=["softgym-envs"]
+            name,
+            buffers,
+            env=env,
+            algorithm_name=kind,
+            description=f"{short}, {DESCRIPTIONS[kind]}",
+            requirements=["softgym-envs"],
         )
     TrajectorySet(tuple(recordings)).save(own / RECORDINGS)
     env.close()
