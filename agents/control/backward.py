@@ -1,7 +1,8 @@
 """The local problem of iLQG: a box QP per time, and the backward pass that solves the linear-quadratic problem with limits.
 
 After Tassa, Mansard and Todorov, "Control-limited differential dynamic programming", ICRA 2014, without second derivatives of
-the dynamics. Legend: M dampings, E ensemble, T control steps, n tangent, nu control; (M, E, ...) first.
+the dynamics. The matrices are small, so kernels do what NumPy would do in some sixty calls for every time.
+Legend: M dampings, E ensemble, T control steps, n tangent, nu control; (M, E, ...) first.
 """
 
 from __future__ import annotations
@@ -12,99 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.simulator import Array
+from softgym_envs.engines.numba.engine import inner, kernel
 
 from .cost import Expansion
 
 BoolArray = NDArray[np.bool_]
-STEPS = 0.5 ** np.arange(25)
-"""Fractions of a Newton step that are tried."""
-
-
-def box_qp(
-    H: Array, g: Array, lower: Array, upper: Array, start: Array, *, max_iterations: int = 50, tolerance: float = 1e-11
-) -> tuple[Array, BoolArray]:
-    """min_d 1/2 d'Hd + g'd,  lower <= d <= upper, by projected Newton steps; M problems at once.
-
-    Entries at a bound whose gradient points outwards are clamped; a Newton step in the others is projected on the box
-    with the first step size 2^-j that satisfies Armijo's rule. [Tassa2014] II-C.
-
-    Args:
-        H: (M, nu, nu), positive definite.
-        g: (M, nu)
-        lower: (M, nu) or (nu,); `upper` likewise, lower <= upper.
-        upper: See `lower`.
-        start: (M, nu) warm start; projected on the box.
-        max_iterations: Newton steps; 2-5 are usual.
-        tolerance: Tolerance of the largest free gradient, relative to the largest of |g| + |Hd|.
-
-    Returns:
-        Minimiser d (M, nu) and which entries are free, (M, nu).
-    """
-    inside = -_solve(H, g[..., None])[..., 0]
-    if ((lower <= inside) & (inside <= upper)).all():
-        return inside, np.ones(inside.shape, dtype=np.bool_)
-    d = np.clip(start, lower, upper)
-    for iteration in range(max_iterations + 1):
-        Hd = _apply(H, d)
-        gradient = g + Hd
-        scale = np.abs(g).max(axis=-1) + np.abs(Hd).max(axis=-1)
-        free = ~(((d <= lower) & (gradient > 0)) | ((d >= upper) & (gradient < 0)))
-        unsolved = np.abs(np.where(free, gradient, 0.0)).max(axis=-1) > tolerance * scale
-        if iteration == max_iterations or not unsolved.any():
-            break
-        newton = -_solve(_free_block(H, free), np.where(free, gradient, 0.0)[..., None])[..., 0]
-        found, downhill = _projected(H, gradient, d, newton[:, None], lower, upper)
-        if not (downhill[:, 0] | ~unsolved).all():
-            found, downhill = _projected(H, gradient, d, STEPS[:, None] * newton[:, None], lower, upper)
-        moves = downhill.any(axis=1) & unsolved
-        if not moves.any():
-            break
-        d = np.where(moves[:, None], found[np.arange(len(d)), np.argmax(downhill, axis=1)], d)
-    return d, free
-
-
-def _projected(H: Array, gradient: Array, d: Array, moves: Array, lower: Array, upper: Array) -> tuple[Array, BoolArray]:
-    """Projections (M, J, nu) on the box of d + moves (M, J, nu), and which lower the objective by Armijo's rule, (M, J)."""
-    trial = np.clip(d[:, None] + moves, lower[..., None, :], upper[..., None, :])
-    move = trial - d[:, None]
-    # Change of the objective, written with `move`: no cancellation close to the minimum.
-    first = (move @ gradient[..., None])[..., 0]
-    return trial, first + 0.5 * np.sum(move @ H * move, axis=-1) <= 0.1 * first
-
-
-def _apply(H: Array, d: Array) -> Array:
-    return np.asarray((H @ d[..., None])[..., 0])
-
-
-def _solve(H: Array, right: Array) -> Array:
-    """Solve H^-1 right for every row (M, ...); NaN where H is singular."""
-    try:
-        return np.asarray(np.linalg.solve(H, right))
-    except np.linalg.LinAlgError:
-        if len(H) == 1:
-            return np.full(right.shape, np.nan)
-        return np.concatenate([_solve(H[i : i + 1], right[i : i + 1]) for i in range(len(H))])
-
-
-def _free_block(H: Array, free: BoolArray) -> Array:
-    """H with the rows and columns of clamped entries replaced by those of the identity."""
-    both = free[..., :, None] & free[..., None, :]
-    return np.where(both, H, np.eye(H.shape[-1]))
-
-
-def positive_definite(H: Array, least: Array) -> Array:
-    """H (M, nu, nu) with the eigenvalues of indefinite ones replaced by max(|w|, least); `least` is (M,), positive.
-
-    So a step goes downhill also where the cost is concave.
-    """
-    try:
-        np.linalg.cholesky(H)
-    except np.linalg.LinAlgError:
-        finite = np.asarray(np.isfinite(H).all(axis=(1, 2)))
-        w, V = np.linalg.eigh(np.where(finite[:, None, None], H, np.eye(H.shape[-1])))
-        turned = (V * np.maximum(np.abs(w), least[:, None])[:, None]) @ np.swapaxes(V, -1, -2)
-        return np.where(_like(finite & (w[:, 0] <= 0.0), H), turned, H)
-    return H
+HALVINGS = 25
+"""Fractions 2^-j of a Newton step that are tried."""
+NEWTON_STEPS = 50
+"""Newton steps of a box QP; 2 to 5 are usual."""
+TOLERANCE = 1e-11
+"""Tolerance of the largest free gradient of a box QP, relative to the largest of |g| + |Hd|."""
 
 
 class Trajectories(NamedTuple):
@@ -154,7 +73,6 @@ class Step(NamedTuple):
         return np.asarray(-(alpha * self.slope + alpha**2 * self.curvature))
 
 
-@np.errstate(all="ignore")
 def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array, gains: Array) -> Step:
     """Solve the local problem from t = T to 0 for every damping mu.
 
@@ -177,77 +95,187 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
         upper: See `lower`.
         gains: (T, nu, n) of the current policy.
     """
-    A, B, cost, deviation = model
-    members, horizon, n, nu = B.shape
-    mus = damping[:, None, None] * np.eye(nu)
-    shape = (len(damping), members)
-    Vx = np.broadcast_to(cost.x[:, -1], (*shape, n))
-    Vxx = np.broadcast_to(cost.xx[:, -1], (*shape, n, n))
-    k_all, K_all = np.zeros((len(damping), horizon, nu)), np.zeros((len(damping), horizon, nu, n))
-    slope, curvature = np.zeros(len(damping)), np.zeros(len(damping))
-    k = np.zeros((len(damping), nu))
-    alone = members == 1
-    mean = _first if alone else _mean
-    dead = np.zeros(len(damping), dtype=bool)
-    for t in reversed(range(horizon)):
-        At, Bt = np.swapaxes(A[:, t], -1, -2), np.swapaxes(B[:, t], -1, -2)
-        VA, VB = Vxx @ A[:, t], Vxx @ B[:, t]
-        Qx, Qu = cost.x[:, t] + _apply(At, Vx), cost.u[:, t] + _apply(Bt, Vx)
-        Qxx, Qux, Quu = cost.xx[:, t] + At @ VA, cost.ux[:, t] + Bt @ VA, cost.uu[:, t] + Bt @ VB
-        H, Hx, g = positive_definite(mean(Quu) + mus, damping), mean(Qux), mean(Qu)
-        if not alone:
-            change = -_solve(H, Hx) - gains[t]
-            g = g + _apply(Quu, np.einsum("mij,ej->mei", change, deviation[:, t])).mean(axis=1)
-        k, free = box_qp(H, g, lower[t], upper[t], k)
-        K = -_solve(_free_block(H, free), np.where(free[..., None], Hx, 0.0))
-        ke = k[:, None] if alone else k[:, None] + np.einsum("mij,ej->mei", K - gains[t], deviation[:, t])
-        Kt = np.swapaxes(K, -1, -2)[:, None]
-        Quuk = _apply(Quu, np.broadcast_to(ke, Qu.shape))
-        slope += mean(np.sum(ke * Qu, axis=-1))
-        curvature += 0.5 * mean(np.sum(ke * Quuk, axis=-1))
-        Vx = Qx + _apply(Kt, Quuk + Qu) + _apply(np.swapaxes(Qux, -1, -2), ke)
-        cross = Kt @ (Qux + 0.5 * Quu @ K[:, None])
-        Vxx = Qxx + cross + np.swapaxes(cross, -1, -2)
-        k_all[:, t], K_all[:, t] = k, K
-        failed = ~(np.isfinite(Vxx).all(axis=(1, 2, 3)) & np.isfinite(Vx).all(axis=(1, 2)) & np.isfinite(K).all(axis=(1, 2)))
-        if failed.any():
-            dead |= failed
-            k, Vx, Vxx = (np.where(_like(dead, array), 0.0, array) for array in (k, Vx, Vxx))
-    dead |= ~np.isfinite(curvature) | ~(slope <= 0)
-    slope[dead] = -np.inf
-    return Step(np.where(_like(dead, k_all), 0.0, k_all), np.where(_like(dead, K_all), 0.0, K_all), slope, curvature)
+    _, horizon, n, nu = model.B.shape
+    count = len(damping)
+    step = Step(np.zeros((count, horizon, nu)), np.zeros((count, horizon, nu, n)), np.zeros(count), np.zeros(count))
+    arrays = (model.A, model.B, *model.cost[1:], model.deviation, damping, lower, upper, gains)
+    _backward(*(np.ascontiguousarray(array, dtype=np.float64) for array in arrays), *step)
+    return step
 
 
-@np.errstate(all="ignore")
 def control_curvature(model: LocalModel) -> float:
     """The unit of dampings [cost]: median over time of the mean diagonal of Quu; 1 where it is zero everywhere.
 
     It is that of the means over an ensemble, by the recursion of `backward_pass` without limits, each Quu slightly damped.
     """
-    A, B, xx, uu, ux = (array.mean(axis=0) for array in (model.A, model.B, model.cost.xx, model.cost.uu, model.cost.ux))
-    nu, V, found = B.shape[-1], xx[-1], []
-    for t in reversed(range(len(B))):
-        Quu, Qux = uu[t] + B[t].T @ V @ B[t], ux[t] + B[t].T @ V @ A[t]
-        found.append(np.abs(np.diag(Quu)).mean())
-        if not 0.0 < found[-1] < np.inf:
-            V = xx[t] + A[t].T @ V @ A[t]
-            continue
-        damping = 1e-3 * found[-1]
-        K = -_solve(positive_definite((Quu + damping * np.eye(nu))[None], np.array([damping])), Qux[None])[0]
-        cross = K.T @ (Qux + 0.5 * Quu @ K)
-        V = xx[t] + A[t].T @ V @ A[t] + cross + cross.T
-    used = [value for value in found if 0.0 < value < np.inf]
-    return float(np.median(used)) if used else 1.0
+    cost = model.cost
+    found = np.empty(model.B.shape[1])
+    means = (np.ascontiguousarray(array.mean(axis=0)) for array in (model.A, model.B, cost.xx, cost.uu, cost.ux))
+    _curvatures(*means, found)
+    used = found[(found > 0.0) & np.isfinite(found)]
+    return float(np.median(used)) if len(used) else 1.0
 
 
-def _first(array: Array) -> Array:
-    return np.asarray(array[:, 0])
+@kernel
+def _backward(A, B, lx, lu, lxx, luu, lux, deviation, damping, lower, upper, gains, k_all, K_all, slope, curvature):  # type: ignore[no-untyped-def]
+    """See `backward_pass`; the last four are the result."""
+    members, horizon, n, nu = B.shape
+    Qx, Qu = np.empty((members, n)), np.empty((members, nu))
+    Qxx, Qux, Quu = np.empty((members, n, n)), np.empty((members, nu, n)), np.empty((members, nu, nu))
+    ke = np.empty(nu)
+    for m in range(len(damping)):
+        Vx, Vxx = lx[:, horizon].copy(), lxx[:, horizon].copy()
+        k = np.zeros(nu)
+        for t in range(horizon - 1, -1, -1):
+            H, Hx, g = np.zeros((nu, nu)), np.zeros((nu, n)), np.zeros(nu)
+            for e in range(members):
+                At, Bt, VA = A[e, t].T, B[e, t].T, Vxx[e] @ A[e, t]
+                Qx[e], Qu[e] = lx[e, t] + At @ Vx[e], lu[e, t] + Bt @ Vx[e]
+                Qxx[e], Qux[e] = lxx[e, t] + At @ VA, lux[e, t] + Bt @ VA
+                Quu[e] = luu[e, t] + Bt @ (Vxx[e] @ B[e, t])
+                H += Quu[e] / members
+                Hx += Qux[e] / members
+                g += Qu[e] / members
+            for i in range(nu):
+                H[i, i] += damping[m]
+            H = positive_definite(H, damping[m])
+            if members > 1:
+                change = -_solve(H, Hx) - gains[t]
+                for e in range(members):
+                    g += Quu[e] @ (change @ deviation[e, t]) / members
+            free = np.ones(nu, dtype=np.bool_)
+            box_qp(H, g, lower[t], upper[t], k, free)
+            K = -_free_solve(H, free, Hx)
+            for e in range(members):
+                ke[:] = k
+                if members > 1:
+                    ke += (K - gains[t]) @ deviation[e, t]
+                Quuk = Quu[e] @ ke
+                slope[m] += np.sum(ke * Qu[e]) / members
+                curvature[m] += 0.5 * np.sum(ke * Quuk) / members
+                Vx[e] = Qx[e] + K.T @ (Quuk + Qu[e]) + Qux[e].T @ ke
+                cross = K.T @ (Qux[e] + 0.5 * (Quu[e] @ K))
+                Vxx[e] = Qxx[e] + cross + cross.T
+            k_all[m, t], K_all[m, t] = k, K
+            if not (np.isfinite(Vx).all() and np.isfinite(Vxx).all() and np.isfinite(K).all()):
+                slope[m] = np.nan
+                break
+        if not (np.isfinite(curvature[m]) and slope[m] <= 0.0):
+            slope[m], curvature[m] = -np.inf, 0.0
+            k_all[m] = 0.0
+            K_all[m] = 0.0
 
 
-def _mean(array: Array) -> Array:
-    return np.asarray(array.mean(axis=1))
+@kernel
+def _curvatures(A, B, lxx, luu, lux, found):  # type: ignore[no-untyped-def]
+    """Mean diagonal of every Quu, (T,); see `control_curvature`."""
+    horizon, nu = found.shape[0], B.shape[-1]
+    V = lxx[horizon].copy()
+    for t in range(horizon - 1, -1, -1):
+        VA, Bt = V @ A[t], B[t].T
+        Quu, Qux = luu[t] + Bt @ (V @ B[t]), lux[t] + Bt @ VA
+        found[t] = np.mean(np.abs(np.diag(Quu)))
+        V = lxx[t] + A[t].T @ VA
+        if 0.0 < found[t] < np.inf:
+            H = Quu.copy()
+            for i in range(nu):
+                H[i, i] += 1e-3 * found[t]
+            K = -_solve(positive_definite(H, 1e-3 * found[t]), Qux)
+            cross = K.T @ (Qux + 0.5 * (Quu @ K))
+            V += cross + cross.T
 
 
-def _like(mask: BoolArray, array: Array) -> BoolArray:
-    """Mask (M,) with as many axes as the array has."""
-    return mask.reshape(-1, *(1,) * (array.ndim - 1))
+@kernel
+def box_qp(H, g, lower, upper, d, free):  # type: ignore[no-untyped-def]
+    """min_d 1/2 d'Hd + g'd,  lower <= d <= upper, by projected Newton steps, into d (nu,), its start; and which are free.
+
+    Entries at a bound whose gradient points outwards are clamped; a Newton step in the others is projected on the box
+    with the first step size 2^-j that satisfies Armijo's rule. [Tassa2014] II-C. H (nu, nu) is positive definite.
+    """
+    newton = -_solve(H, g.reshape(-1, 1))[:, 0]
+    free[:] = True
+    if ((lower <= newton) & (newton <= upper)).all():
+        d[:] = newton
+        return
+    d[:] = np.minimum(np.maximum(d, lower), upper)
+    for iteration in range(NEWTON_STEPS + 1):
+        Hd = H @ d
+        gradient = g + Hd
+        free[:] = ~(((d <= lower) & (gradient > 0)) | ((d >= upper) & (gradient < 0)))
+        inside = np.where(free, gradient, 0.0)
+        if iteration == NEWTON_STEPS or not np.abs(inside).max() > TOLERANCE * (np.abs(g).max() + np.abs(Hd).max()):
+            return
+        newton = -_free_solve(H, free, gradient.reshape(-1, 1))[:, 0]
+        moved, fraction = False, 1.0
+        for _ in range(HALVINGS):
+            trial = np.minimum(np.maximum(d + fraction * newton, lower), upper)
+            move = trial - d
+            first = np.sum(move * gradient)  # the objective's change, written with `move`: no cancellation near the minimum
+            if first + 0.5 * np.sum(move * (H @ move)) <= 0.1 * first and np.abs(move).max() > 0.0:
+                d[:] = trial
+                moved = True
+                break
+            fraction *= 0.5
+        if not moved:
+            return
+
+
+@kernel
+def positive_definite(H, least):  # type: ignore[no-untyped-def]
+    """H (nu, nu), or if it is indefinite, with its eigenvalues replaced by max(|w|, least): so steps go downhill everywhere."""
+    if _cholesky(H)[1] or not np.isfinite(H).all():
+        return H
+    w, V = np.linalg.eigh(H)
+    if w[0] > 0.0:
+        return H
+    return (V * np.maximum(np.abs(w), least)) @ V.T
+
+
+@inner
+def _cholesky(H):  # type: ignore[no-untyped-def]
+    """Lower factor of H, and whether H is positive definite."""
+    nu = len(H)
+    L = np.zeros_like(H)
+    for j in range(nu):
+        for i in range(j, nu):
+            rest = H[i, j]
+            for s in range(j):
+                rest -= L[i, s] * L[j, s]
+            if i > j:
+                L[i, j] = rest / L[j, j]
+            elif rest > 0.0:
+                L[j, j] = np.sqrt(rest)
+            else:
+                return L, False
+    return L, True
+
+
+@inner
+def _solve(H, right):  # type: ignore[no-untyped-def]
+    """H^-1 right (nu, k), H positive definite; NaN where it is not."""
+    L, good = _cholesky(H)
+    x = right.copy()
+    if not good:
+        x[:] = np.nan
+        return x
+    nu = len(H)
+    for i in range(nu):
+        for s in range(i):
+            x[i] -= L[i, s] * x[s]
+        x[i] /= L[i, i]
+    for i in range(nu - 1, -1, -1):
+        for s in range(i + 1, nu):
+            x[i] -= L[s, i] * x[s]
+        x[i] /= L[i, i]
+    return x
+
+
+@inner
+def _free_solve(H, free, right):  # type: ignore[no-untyped-def]
+    """The free entries' H^-1 right (nu, k), zero in the clamped ones."""
+    block, inside = H.copy(), right.copy()
+    for i in range(len(H)):
+        if not free[i]:
+            block[i, :], block[:, i], inside[i, :] = 0.0, 0.0, 0.0
+            block[i, i] = 1.0
+    return _solve(block, inside)

@@ -277,8 +277,11 @@ def roll_policy(
     for t in range(steps):
         controls.append(policy(states[-1], t))
         after, failed = simulator.step(states[-1], controls[-1], parameters)
-        states.append(np.where((status != 0)[:, None], states[-1], after))
-        status = np.where(status != 0, status, failed).astype(np.int32)
+        if status.any():
+            after = np.where((status != 0)[:, None], states[-1], after)
+            failed = np.where(status != 0, status, failed).astype(np.int32)
+        states.append(after)
+        status = failed
     return Run(np.stack(states, axis=1), np.stack(controls, axis=1), status)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from agents_models import Linear, OneConstant, Pendulum
+from agents_models import CartPole, Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 from scipy.optimize import minimize
 
@@ -106,7 +106,9 @@ def test_box_qp_satisfies_kkt():
     F = rng.normal(size=(rows, nu, nu)) * np.exp(rng.normal(size=(rows, 1, nu)))
     H, g = F @ np.swapaxes(F, 1, 2) + 1e-3 * np.eye(nu), 10 * rng.normal(size=(rows, nu))
     lower, upper = -rng.uniform(0, 1, (rows, nu)), rng.uniform(0, 1, (rows, nu))
-    d, free = box_qp(H, g, lower, upper, rng.normal(size=(rows, nu)))
+    d, free = rng.normal(size=(rows, nu)), np.empty((rows, nu), dtype=np.bool_)
+    for problem in zip(H, g, lower, upper, d, free, strict=True):
+        box_qp(*problem)
     gradient = g + (H @ d[..., None])[..., 0]
     assert (d >= lower).all() and (d <= upper).all()
     scale = np.abs(g).max(axis=1, keepdims=True) + np.abs(H).sum(axis=2).max(axis=1, keepdims=True)
@@ -120,12 +122,13 @@ def test_box_qp_equals_scipy():
     rng = np.random.default_rng(1)
     F = rng.normal(size=(6, 6))
     H, g = F @ F.T + 0.1 * np.eye(6), 3 * rng.normal(size=6)
-    d, _ = box_qp(H[None], g[None], -0.3 * np.ones(6), 0.5 * np.ones(6), np.zeros((1, 6)))
+    d = np.zeros(6)
+    box_qp(H, g, -0.3 * np.ones(6), 0.5 * np.ones(6), d, np.empty(6, dtype=np.bool_))
     other = minimize(
         lambda x: 0.5 * x @ H @ x + g @ x, np.zeros(6), jac=lambda x: H @ x + g, bounds=[(-0.3, 0.5)] * 6, tol=1e-14
     )
-    assert 0.5 * d[0] @ H @ d[0] + g @ d[0] <= other.fun + 1e-12
-    np.testing.assert_allclose(d[0], other.x, atol=1e-6)
+    assert 0.5 * d @ H @ d + g @ d <= other.fun + 1e-12
+    np.testing.assert_allclose(d, other.x, atol=1e-6)
 
 
 # --- linear systems: closed form ----------------------------------------------------------------------------------
@@ -293,12 +296,10 @@ def test_gains_belong_to_the_returned_trajectory(swing):
 
 def test_an_indefinite_matrix_is_turned_positive_and_the_others_stay():
     H = np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 2.0], [2.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]], [[np.nan, 0.0], [0.0, 1.0]]])
-    found = positive_definite(H, np.full(4, 0.1))
+    found = np.stack([positive_definite(each, 0.1) for each in H])
     np.testing.assert_array_equal(found[[0, 3]], H[[0, 3]])
     np.testing.assert_allclose(np.linalg.eigvalsh(found[1]), [1.0, 3.0])  # -1 and 3
     np.testing.assert_allclose(found[2], 0.1 * np.eye(2))
-    with np.errstate(all="raise"):
-        np.testing.assert_array_equal(positive_definite(H[:1], np.full(1, 0.1)), H[:1])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -474,3 +475,12 @@ def test_with_slopes_of_whole_runs_the_plan_is_the_same(lqr):
     assert found.cost == pytest.approx(exact.cost, rel=1e-6)
     with pytest.raises(OptionError, match="whole_runs needs a difference_step"):
         ILQGOptions(whole_runs=True)
+
+
+def test_a_swing_up_ends_at_the_optimum_of_crocoddyl():
+    """SolverBoxDDP of crocoddyl 3.2.1, from the same controls and with th_stop 1e-12, ends at 185.12252367896863."""
+    s, weights = CartPole(), np.array([1.0, 1.0, 0.1, 0.1])
+    cost = FeatureCost(s, lambda x: x, np.zeros(4), weights, 100.0 * weights, 0.01)
+    controls = 2.0 * np.random.default_rng(0).standard_normal((60, 1))
+    plan = plan_ilqg(s, cost, np.array([0.0, np.pi, 0.0, 0.0]), controls=controls, options=ILQGOptions(300, 1e-9))
+    assert plan.outcome is PlanOutcome.CONVERGED and plan.cost == pytest.approx(185.12252367896863, rel=1e-9)
