@@ -1,6 +1,6 @@
 """Planners, learners and transfer studies for any environment, and trained policies; independent of robots."""
 
-from .api import dataset, evaluate, export, plan, train, transfer
+from .api import benchmark, dataset, evaluate, export, plan, train, transfer
 from .control.cost import FeatureCost
 from .control.ilqg import ILQGOptions, plan_ilqg
 from .control.mpc import SamplingController, SamplingOptions
@@ -12,6 +12,7 @@ __all__ = [
     "ILQGOptions",
     "SamplingController",
     "SamplingOptions",
+    "benchmark",
     "dataset",
     "evaluate",
     "export",

@@ -1,4 +1,4 @@
-"""Public functions: plan, train, evaluate, export, transfer; the command line calls them and decides nothing itself.
+"""Public functions: plan, train, evaluate, benchmark, export, transfer; the command line calls them and decides nothing itself.
 
 An environment is named by its id, with or without "softgym_envs:" in front. `params` are parameters of the native engine: a
 fit.toml, or what `gym.make(..., params=)` takes. Further keywords are those of `gym.make` (model, level, action_memory, ...).
@@ -304,6 +304,51 @@ def dataset(id: str, kind: str = "expert", *, episodes: int | None = None, seed:
 def first_ground_truth(id: str) -> str:
     """The first ground truth of an id's system; our engine if it has none."""
     return next(iter(system_of_task(id).ground_truths), NATIVE)
+
+
+def benchmark(
+    ids: Sequence[str] = (),
+    controllers: Sequence[str] = (),
+    *,
+    out: str | Path = Path("runs") / "benchmark",
+    budgets: Sequence[int] = (100,),
+    training_steps: int = 50_000,
+    episodes: int = 30,
+    options: str = "",
+    executor: Literal["serial", "processes", "ray"] = "serial",
+    workers: int | None = None,
+    progress: Print = _say,
+) -> list[dict[str, Any]]:
+    """Compare controllers at equal budgets; cells that `out` has are not run again.
+
+    Writes benchmark.md, a picture per system and numbers.json into `out`. Published cells of the same ids stand beside the
+    new ones. Equal cells are equal but for times, alone or in a table, on any executor.
+
+    Args:
+        ids: Environments; (): all.
+        controllers: Names of `agents.benchmark_study.controllers.ROWS`, "package.module:function" of your own (it gets the
+            vector environment and returns a function from observations (B, no) to actions (B, na)), or policy files; (): all.
+        out: Folder.
+        budgets: Simulated control steps per executed one, of planners.
+        training_steps: Control steps of PPO and SAC.
+        episodes: Episodes per cell.
+        options: Keywords of the environments as words key=value with spaces between them.
+        executor: "serial", "processes", or "ray": a cluster that shares `out`.
+        workers: Processes; None: one per processor.
+        progress: Called with lines of progress.
+
+    Returns:
+        The record of every cell of the folder; "reason" says why a cell is empty.
+
+    Raises:
+        OptionError: Unknown id or controller, a number out of its range, or a cell failed.
+    """
+    from .benchmark_study.run import benchmark as compared
+
+    return compared(
+        ids, controllers, out=out, budgets=budgets, training_steps=training_steps, episodes=episodes, options=options,
+        executor=executor, workers=workers, progress=progress,
+    )  # fmt: skip
 
 
 def transfer(

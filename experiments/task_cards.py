@@ -49,29 +49,8 @@ BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "Vin
 """Id -> id whose policy sees only the first entries of its observation, and no obstacles."""
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles": {"muscles": True}}}
 """Id -> option -> keywords that choose it; lines say "option: controller", the policy is agents/policies/<id>+<option>.npz."""
-MPC = {
-    "ArmHold-v0": TaskMpc(horizon=12, knots=4, samples=32, iterations=3, narrowing=0.4, replan_every=1, temperature=0.05),
-    "ArmReach-v0": TaskMpc(horizon=15),
-    "LoopBend-v0": TaskMpc(horizon=8, knots=2, noise=0.3, iterations=5, narrowing=0.5, temperature=0.02),
-    "LoopPeg-v0": TaskMpc(horizon=24, samples=32, iterations=3, narrowing=0.4, replan_every=4, temperature=0.05),
-    "LoopReach-v0": TaskMpc(horizon=10, knots=3, samples=24, iterations=2, narrowing=0.4, replan_every=4, temperature=0.05),
-    "SlidingBlock-v0": TaskMpc(
-        horizon=24, knots=7, noise=0.4, samples=64, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95
-    ),
-    "TensegrityCrawl-v0": TaskMpc(horizon=30, knots=7, samples=64, iterations=2),
-    "TensegrityRoll-v0": TaskMpc(),
-    "TensegrityTerrain-v0": TaskMpc(),
-    "TensegrityWaypoint-v0": TaskMpc(
-        horizon=12, knots=3, samples=24, iterations=2, narrowing=0.5, replan_every=4, temperature=0.05
-    ),
-    "UpperBodyReach-v0": TaskMpc(horizon=12, knots=2, iterations=3, narrowing=0.4, temperature=0.05),
-    "VineGrow-v0": TaskMpc(),
-    "VineNavigate-v0": TaskMpc(),
-    "VineSqueeze-v0": TaskMpc(),
-    "VineWall-v0": TaskMpc(),
-}
-"""Id -> settings of its planner, if one is affordable. Those of TensegrityWaypoint and Terrain do not know the MuJoCo model's
-contacts."""
+UNPLANNED = ("LoopIdentify-v0",)
+"""Ids for which no planner is affordable. That of TensegrityWaypoint and Terrain does not know the MuJoCo model's contacts."""
 FIRST = ("zero", "random")
 """First controllers that users try: measured for every id before the rest."""
 ROWS = 64
@@ -120,15 +99,20 @@ def policy_file(task_id: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def mpc(task_id: str) -> TaskMpc:
+    """The id's planner."""
+    return TaskMpc(**system_of_task(task_id).planning_of(task_id))
+
+
 def planned(task_id: str, envs: Any) -> Callable[[Any], Any]:
     """The id's MPC: it plans in our engine, and knows the parameters of the world that it drives."""
     system, ground_truth = system_of_task(task_id), envs.simulator
     engine = system.simulator(ground_truth.model)
     scenario = load(system.study).get(task_id) if system.study else None
     if type(ground_truth) is type(engine) or scenario is None or scenario.best is None:
-        return MPC[task_id].controller(envs, engine)
+        return mpc(task_id).controller(envs, engine)
     known = system.simulator(ground_truth.model, options=scenario.options)
-    return MPC[task_id].controller(envs, known, scenario.best(ground_truth.default_parameters))
+    return mpc(task_id).controller(envs, known, scenario.best(ground_truth.default_parameters))
 
 
 def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
@@ -137,7 +121,7 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
     yield "random", {}, uniform
     for name, controller in system_of_task(task_id).controllers_of(task_id).items():
         yield name, {}, controller
-    if task_id in MPC:
+    if task_id not in UNPLANNED:
         yield "mpc", {}, partial(planned, task_id)
     other = policy_file(BLIND.get(task_id, ""))
     if other is not None:
@@ -235,7 +219,7 @@ def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
         )
         run = {**key, **described(found)}
         if entry.controller == "mpc":
-            run |= {"settings": asdict(MPC[task_id]), "seconds_per_step": float(f"{np.mean(spent) / episodes:.2g}")}
+            run |= {"settings": asdict(mpc(task_id)), "seconds_per_step": float(f"{np.mean(spent) / episodes:.2g}")}
         print(f"{task_id:24s} {entry.backend:8s} {entry.level or '':3} {entry.controller:26s} success {run['success']:.2f}"
               f"  return {run['return']:9.3f}", flush=True)  # fmt: skip
         card = read_card(task_id, args)  # again: another process may have written

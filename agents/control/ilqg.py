@@ -62,6 +62,8 @@ class ILQGOptions:
     """Largest change of the feedforward control per iteration, as a fraction of the control's half range."""
     trials: int = 3
     """M: dampings mu, 10 mu, 100 mu, ... tried side by side in each line search."""
+    searches: int = 100
+    """Most line searches per iteration, each with larger dampings; fewer bound the simulated steps of a plan."""
     difference_step: float | None = None
     """None: the simulator's own `linearize`. A number: central differences of this half width (tangent and control units),
     which average over rougher features: contacts that open and close."""
@@ -69,7 +71,7 @@ class ILQGOptions:
     """Whether differences are those of whole runs by their controls, with this step in half ranges: see `run_slopes`."""
 
     def __post_init__(self) -> None:
-        for name in ("max_iterations", "trials"):
+        for name in ("max_iterations", "trials", "searches"):
             check_number(name, getattr(self, name), low=1, whole=True)
         check_number("tolerance", self.tolerance, low=0.0)
         check_number("damping", self.damping, low=DAMPING_RANGE[0])
@@ -223,7 +225,7 @@ class _IlqgSearch:
         cost = float(runs.values.sum(axis=-1).mean())
         rounding = np.finfo(float).eps * float(np.abs(runs.values).sum(axis=-1).mean())
         negligible = self.options.tolerance * min(_decrease(self.first, runs.values), abs(cost)) + rounding
-        while True:
+        for _ in range(self.options.searches):
             mus = _dampings(damping, self.options.trials)
             step = self.solve(runs, model, gains, mus)
             promised = float(step.expected(1.0)[0])

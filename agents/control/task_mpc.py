@@ -1,9 +1,10 @@
 """Receding-horizon control of any id by its own reward: sampled action splines, all rows of a batch side by side.
 
 For every row, action splines are drawn around the plan so far, rolled out in our engine, and mixed by
-sums of rewards (`.mpc.mix`). The planner sees the full state, the task's context, the parameters that the episode drew, and
-the actions that wait for their latency to end: it plays them first and plans from there. It may drive another world than it
-plans in. A row that begins an episode begins a plan, whatever the others do.
+sums of rewards: by MPPI (`.mpc.mix`), or as the mean of the best ones (cross-entropy method). The planner sees the full
+state, the task's context, the parameters that the episode drew, and the actions that wait for their latency to end: it plays
+them first and plans from there. It may drive another world than it plans in. A row that begins an episode begins a plan,
+whatever the others do.
 
 Where rewards are progress, their sum depends only on the end of a plan. Discounted, progress counts on the way too,
 sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which leaves and comes back is worse than one
@@ -72,6 +73,8 @@ class TaskMpc:
     """Control steps between plans."""
     temperature: float = 0.1
     """See `.mpc.mix`."""
+    elites: int = 0
+    """0: MPPI. E: the cross-entropy method; mean and spread of the best E samples are those of the next round."""
     discount: float = 1.0
     """Factor on a reward from one control step to the next; see the module docstring."""
 
@@ -82,9 +85,18 @@ class TaskMpc:
             check_number(name, getattr(self, name), low=0.0)
         for name in ("narrowing", "discount"):
             check_number(name, getattr(self, name), low=0.0, high=1.0)
+        check_number("elites", self.elites, low=0, high=self.samples, whole=True)
         check_splines(self.horizon, self.knots, self.replan_every)
 
-    def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None, *, seed: int = 0) -> Policy:
+    def controller(
+        self,
+        envs: Any,
+        engine: Simulator,
+        parameters: Parameters | None = None,
+        *,
+        seed: int = 0,
+        alive: NDArray[np.bool_] | None = None,
+    ) -> Policy:
         """Policy of a `SoftgymVectorEnv` that plans in `engine` with these parameters; None: the default ones.
 
         Parameters that an episode draws replace those of their name. Every row has its own random numbers.
@@ -94,6 +106,7 @@ class TaskMpc:
             engine: Simulator of the plans.
             parameters: Parameters of the engine, one set.
             seed: Seed of the samples.
+            alive: (B,) rows to plan for, which the caller may change; the others get their old plans. None: all.
 
         Raises:
             OptionError: `envs` is no such environment, the engine is another robot's, or the seed is no whole number >= 0.
@@ -116,7 +129,7 @@ class TaskMpc:
         def act(observation: Any) -> Array:
             begins = envs.episodes.steps == 0
             plan[begins] = 0.0
-            due = np.flatnonzero(begins | (age % self.replan_every == 0))
+            due = np.flatnonzero((begins | (age % self.replan_every == 0)) & (True if alive is None else alive))
             if len(due):
                 plan[due] = self._planned(model, envs, due, plan[due], [rngs[row] for row in due])
                 age[due] = 0
@@ -132,20 +145,28 @@ class TaskMpc:
         each = replace(model, nominal=with_drawn(model.nominal, envs.episodes, rows))
         many = replace(model, nominal=with_drawn(model.nominal, envs.episodes, np.repeat(rows, self.samples)))
         start = each.begin(envs, rows).repeat(self.samples)
-        spline = self.noise * spline_matrix(self.horizon, self.knots)
-        for k in range(self.iterations):
-            plan = self._better(many, start, plan, self.narrowing**k * spline, rngs)
+        spline = spline_matrix(self.horizon, self.knots)
+        spread = np.full((len(rows), self.knots, plan.shape[2]), self.noise)
+        for _ in range(self.iterations):
+            plan, spread = self._better(many, start, plan, spread, spline, rngs)
         return plan
 
-    def _better(self, model: World, start: Start, plan: Array, spline: Array, rngs: list[np.random.Generator]) -> Array:
-        """Plans (k, T, na) after a round of sampling around the given ones; `spline` (T, P) scales a standard normal knot."""
+    def _better(
+        self, model: World, start: Start, plan: Array, spread: Array, spline: Array, rngs: list[np.random.Generator]
+    ) -> tuple[Array, Array]:
+        """Plans (k, T, na) and spreads (k, P, na) after a round of sampling around the given ones."""
         rows, _, size = plan.shape
         noise = np.array([rng.standard_normal((self.samples, self.knots, size)) for rng in rngs])
         noise[:, 0] = 0.0
+        noise *= spread[:, None]
         tried = np.clip(plan[:, None] + np.einsum("tp,bspj->bstj", spline, noise), -1.0, 1.0)
         flat = tried.reshape(rows * self.samples, self.horizon, size)
         costs = -model.returns(start, flat, self.discount).reshape(rows, self.samples)
-        return np.array([mix(tried[row], costs[row], self.temperature) for row in range(rows)])
+        if not self.elites:
+            return np.array([mix(tried[row], costs[row], self.temperature) for row in range(rows)]), self.narrowing * spread
+        best = np.argsort(costs, axis=1, kind="stable")[:, : self.elites, None, None]
+        chosen = np.take_along_axis(noise, best, axis=1)
+        return np.take_along_axis(tried, best, axis=1).mean(axis=1), chosen.std(axis=1)
 
 
 def with_drawn(parameter_values: Parameters, episodes: Any, rows: Rows) -> Parameters:

@@ -101,7 +101,13 @@ def controller_of(path: str) -> Controller:
 
 
 def evaluate_controller(
-    controller: Controller, env_id: str, *, episodes: int, seed: int, keywords: Mapping[str, Any] | None = None
+    controller: Controller,
+    env_id: str,
+    *,
+    episodes: int,
+    seed: int,
+    keywords: Mapping[str, Any] | None = None,
+    alive: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
     """Returns of whole episodes, all side by side: episode i starts from seed + i, for every controller.
 
@@ -111,6 +117,7 @@ def evaluate_controller(
         episodes: E
         seed: Seed of the first episode.
         keywords: Keywords of `gym.make_vec`, e.g. backend="mujoco".
+        alive: (E,) becomes False where an episode ends, so that a planner can leave out these rows; True at the start.
 
     Raises:
         OptionError: `episodes` is not positive, `seed` is negative, or the environment does not end by itself.
@@ -123,7 +130,8 @@ def evaluate_controller(
         if limit is None:
             raise OptionError(f"{env_id} has no max_episode_steps: its episodes need not end")
         observation, _ = envs.reset(seed=seed)
-        alive, returns = np.ones(episodes, dtype=np.bool_), np.zeros(episodes)
+        alive = np.ones(episodes, dtype=np.bool_) if alive is None else alive
+        returns = np.zeros(episodes)
         success, failed = np.zeros(episodes), np.zeros(episodes)
         policy = controller(envs.unwrapped)
         for _ in range(limit):

@@ -24,7 +24,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_json
@@ -32,10 +32,22 @@ from softgym_envs.core.files import read_json, write_json
 from .definition import GROUPS, Study, StudyRun, Threshold
 
 Executor = Literal["serial", "processes", "ray"]
-Worker = Callable[[StudyRun], dict[str, Any]]
 Progress = Callable[[str], None]
-Call = tuple[StudyRun, Worker, Path]
-Results = Generator[tuple[StudyRun, str], None, None]
+
+
+class Job(Protocol):
+    """What becomes a file: a NamedTuple with the file's name."""
+
+    @property
+    def name(self) -> str:
+        """Name without a suffix; no other job has it."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+Worker = Callable[[Any], dict[str, Any]]
+Call = tuple[Job, Worker, Path]
+Results = Generator[tuple[Job, str], None, None]
 """Finished runs, each with the message of its error, or ""."""
 
 REMOVE_IT = "remove it, and the same command runs it again"
@@ -45,7 +57,7 @@ REMOVE_IT = "remove it, and the same command runs it again"
 class Failure(NamedTuple):
     """A failed run."""
 
-    job: StudyRun
+    job: Job
     message: str
 
 
@@ -107,7 +119,7 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "
 
 
 def run_jobs(
-    jobs: Sequence[StudyRun],
+    jobs: Sequence[Job],
     worker: Worker,
     out: Path,
     *,
@@ -144,7 +156,7 @@ def run_jobs(
     return tuple(failures)
 
 
-def run_one(job: StudyRun, worker: Worker, out: Path) -> str:
+def run_one(job: Job, worker: Worker, out: Path) -> str:
     """Run one job and write its file; returns the message of its error, or ""."""
     began = time.perf_counter()
     try:
@@ -229,7 +241,7 @@ def _one_thread() -> Iterator[None]:
 # --- files --------------------------------------------------------------------------------------------------------------
 
 
-def record_path(out: Path, job: StudyRun) -> Path:
+def record_path(out: Path, job: Job) -> Path:
     """File of a run."""
     return out / "runs" / f"{job.name}.json"
 

@@ -78,6 +78,8 @@ class System:
     controllers: str = ""
     """A mapping: id -> name -> function (vector environment) -> (observations (B, no) -> actions (B, na)). Baselines for its
     tasks: "heuristic" or "planner" shows that a task can be done, "blind" does not see what it is about."""
+    planning: str = ""
+    """A mapping: id -> settings of sampling MPC that differ from those of `agents.control.task_mpc.TaskMpc`."""
     objectives: Mapping[str, str] = field(default_factory=dict)
     """Name -> a `core.objective.Objective` that studies and planners minimise."""
     free_structure: tuple[str, ...] = ()
@@ -101,6 +103,11 @@ class System:
     def learning_of(self, task_id: str, algorithm: str) -> Mapping[str, Any]:
         """Settings of an algorithm on one of the ids that differ from the usual ones."""
         settings: Mapping[str, Any] = load(self.learning).get(task_id, {}).get(algorithm, {}) if self.learning else {}
+        return settings
+
+    def planning_of(self, task_id: str) -> Mapping[str, Any]:
+        """Settings of sampling MPC on one of the ids that differ from the usual ones."""
+        settings: Mapping[str, Any] = load(self.planning).get(task_id, {}) if self.planning else {}
         return settings
 
     def controllers_of(self, task_id: str) -> Mapping[str, Callable[[Any], Callable[[Any], Any]]]:

@@ -117,6 +117,10 @@ def test_the_commands_of_the_wheel_run_far_from_this_folder(tmp_path):
         str(tmp_path / "wheel" / "softgym_envs" / "__init__.py"),
     ]
     assert all(task.id in said for system in systems().values() for task in system.tasks)
+    (tmp_path / "mine.py").write_text("def still(envs):\n    return lambda observation: 0.0 * envs.action_space.sample()\n")
+    words = ["benchmark", "ArmReach-v0", "mine:still", "--episodes", "1"]
+    run(sys.executable, "-c", f"{call} sys.exit(command.main({words}))", cwd=tmp_path, PYTHONPATH=str(tmp_path / "wheel"))
+    assert "`mine:still` | 0 [" in (tmp_path / "runs" / "benchmark" / "benchmark.md").read_text(encoding="utf-8")
     bare = f"{call} sys.modules['tyro'] = None; sys.exit(command.main(['list']) != 2)"
     run(sys.executable, "-c", bare, cwd=tmp_path, PYTHONPATH=str(tmp_path / "wheel"))
 

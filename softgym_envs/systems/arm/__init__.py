@@ -21,6 +21,7 @@ SYSTEM = System(
     study="softgym_envs.systems.arm.procedure:STUDY",
     learning="softgym_envs.systems.arm.learning:LEARNING",
     controllers="softgym_envs.systems.arm.controllers:CONTROLLERS",
+    planning="softgym_envs.systems.arm.controllers:PLANNING",
     objectives={"reach": "softgym_envs.systems.arm.procedure:REACH", "hold": "softgym_envs.systems.arm.procedure:HOLD"},
     free_structure=("rest_angle", "parameter_values"),
 )

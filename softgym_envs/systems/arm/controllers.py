@@ -44,3 +44,11 @@ def blind(envs: Any) -> Controller:
 
 CONTROLLERS = {name: {"heuristic": reflex, "blind": blind} for name in ("ArmReach-v0", "ArmHold-v0")}
 """Id -> name -> factory of a policy; see `core.system.System.controllers`."""
+
+PLANNING: dict[str, dict[str, float]] = {
+    "ArmHold-v0": {
+        "horizon": 12, "knots": 4, "samples": 32, "iterations": 3, "narrowing": 0.4, "replan_every": 1, "temperature": 0.05,
+    },
+    "ArmReach-v0": {"horizon": 15},
+}  # fmt: skip
+"""Id -> settings of sampling MPC; see `core.system.System.planning`."""

@@ -26,6 +26,7 @@ SYSTEM = System(
     learning="softgym_envs.systems.loop.learning:LEARNING",
     objectives={"reach": "softgym_envs.systems.loop.study:REACH", "bend": "softgym_envs.systems.loop.study:BEND"},
     controllers="softgym_envs.systems.loop.controllers:CONTROLLERS",
+    planning="softgym_envs.systems.loop.controllers:PLANNING",
     free_structure=("start", "servo_stiffness", "servo_damping", "command_margin", "command_limit"),
 )
 

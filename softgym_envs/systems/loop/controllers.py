@@ -194,3 +194,14 @@ CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {
     "LoopIdentify-v0": {"heuristic": excite, "blind": excite_all_alike},
 }
 """Id -> name -> controller."""
+
+PLANNING: dict[str, dict[str, float]] = {
+    "LoopBend-v0": {"horizon": 8, "knots": 2, "noise": 0.3, "iterations": 5, "narrowing": 0.5, "temperature": 0.02},
+    "LoopPeg-v0": {
+        "horizon": 24, "samples": 32, "iterations": 3, "narrowing": 0.4, "replan_every": 4, "temperature": 0.05,
+    },
+    "LoopReach-v0": {
+        "horizon": 10, "knots": 3, "samples": 24, "iterations": 2, "narrowing": 0.4, "replan_every": 4, "temperature": 0.05,
+    },
+}  # fmt: skip
+"""Id -> settings of sampling MPC; see `core.system.System.planning`."""

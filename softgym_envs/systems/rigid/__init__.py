@@ -15,6 +15,7 @@ BLOCK = System(
     picture="softgym_envs.systems.rigid.picture:BLOCK",
     procedure="softgym_envs.systems.rigid.procedure:BLOCK",
     controllers="softgym_envs.systems.rigid.controllers:CONTROLLERS",
+    planning="softgym_envs.systems.rigid.controllers:PLANNING",
     free_structure=("attachment", "pulley", "handle", "force_limit", "half_size", "num_directions"),
 )
 PARTICLES = System(

@@ -86,3 +86,11 @@ def shove(envs: Any) -> Policy:
 
 CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {"SlidingBlock-v0": {"heuristic": park, "blind": shove}}
 """Id -> name -> controller."""
+
+PLANNING: dict[str, dict[str, float]] = {
+    "SlidingBlock-v0": {
+        "horizon": 24, "knots": 7, "noise": 0.4, "samples": 64, "iterations": 4, "narrowing": 0.5, "temperature": 0.05,
+        "discount": 0.95,
+    },
+}  # fmt: skip
+"""Id -> settings of sampling MPC; see `core.system.System.planning`."""

@@ -29,6 +29,7 @@ SYSTEM = System(
     study="softgym_envs.systems.tensegrity.study:STUDY",
     learning="softgym_envs.systems.tensegrity.learning:LEARNING",
     controllers="softgym_envs.systems.tensegrity.controllers:CONTROLLERS",
+    planning="softgym_envs.systems.tensegrity.controllers:PLANNING",
     objectives={"roll": "softgym_envs.systems.tensegrity.tasks:ROLL", "crawl": "softgym_envs.systems.tensegrity.tasks:CRAWL"},
     free_structure=("name", "nodes", "parameter_values", "actuated", "control_limit", "terrain"),
 )

@@ -170,3 +170,11 @@ CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {
     "TensegrityTerrain-v0": {"heuristic": follow, "blind": follow_along_x},
 }
 """Id -> name -> controller."""
+
+PLANNING: dict[str, dict[str, float]] = {
+    "TensegrityCrawl-v0": {"horizon": 30, "knots": 7, "samples": 64, "iterations": 2},
+    "TensegrityWaypoint-v0": {
+        "horizon": 12, "knots": 3, "samples": 24, "iterations": 2, "narrowing": 0.5, "replan_every": 4, "temperature": 0.05,
+    },
+}  # fmt: skip
+"""Id -> settings of sampling MPC; see `core.system.System.planning`."""

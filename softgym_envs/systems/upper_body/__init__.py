@@ -15,6 +15,7 @@ SYSTEM = System(
     study="softgym_envs.systems.upper_body.procedure:STUDY",
     learning="softgym_envs.systems.upper_body.learning:LEARNING",
     controllers="softgym_envs.systems.upper_body.controllers:CONTROLLERS",
+    planning="softgym_envs.systems.upper_body.controllers:PLANNING",
     objectives={"reach": "softgym_envs.systems.upper_body.procedure:REACH"},
     free_structure=("parameter_values",),
 )

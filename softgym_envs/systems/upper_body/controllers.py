@@ -59,3 +59,8 @@ def blind(envs: Any) -> Controller:
 
 CONTROLLERS = {"UpperBodyReach-v0": {"heuristic": reach, "blind": blind}}
 """Id -> name -> factory of a policy; see `core.system.System.controllers`."""
+
+PLANNING: dict[str, dict[str, float]] = {
+    "UpperBodyReach-v0": {"horizon": 12, "knots": 2, "iterations": 3, "narrowing": 0.4, "temperature": 0.05}
+}
+"""Id -> settings of sampling MPC; see `core.system.System.planning`."""
