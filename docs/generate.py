@@ -23,7 +23,7 @@ import tyro
 
 from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.interface import Interface
-from softgym_envs.core.mismatch import MismatchedModel
+from softgym_envs.core.mismatch import Ladder, MismatchedModel
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.system import NATIVE, System, TaskId
@@ -139,15 +139,16 @@ def _file(system: System) -> list[str]:
 
 def _ladder(simulators: Mapping[str, Simulator]) -> list[str]:
     """Effects of the mismatched models, with their sizes."""
+    ladders: dict[Ladder, list[str]] = {}
+    for backend, simulator in simulators.items():
+        if isinstance(simulator, MismatchedModel):
+            ladders.setdefault(simulator.ladder, []).append(backend)
     page = []
-    for backend, mujoco_model in simulators.items():
-        if isinstance(mujoco_model, MismatchedModel):
-            rows = [
-                f"| {e.name} | {e.unit} | {' | '.join(f'{size:g}' for size in e.sizes)} | {e.text} |"
-                for e in mujoco_model.ladder.effects
-            ]
-            head = ["| effect | unit | level 1 | level 2 | level 3 | |", "| --- | --- | --- | --- | --- | --- |"]
-            page += [f"## Levels of {backend}\n\nSee [ground truths](../../how-to/ground_truths.md).\n", *head, *rows, ""]
+    for ladder, backends in ladders.items():
+        rows = [f"| {e.name} | {e.unit} | {' | '.join(f'{size:g}' for size in e.sizes)} | {e.text} |" for e in ladder.effects]
+        head = ["| effect | unit | level 1 | level 2 | level 3 | |", "| --- | --- | --- | --- | --- | --- |"]
+        named = ", ".join(backends)
+        page += [f"## Levels of {named}\n\nSee [ground truths](../../how-to/ground_truths.md).\n", *head, *rows, ""]
     return page
 
 

@@ -236,7 +236,7 @@ def _id_page(system: System, task: TaskId) -> str:
     keywords = _sections((ROOT / "docs/reference/environments.md").read_text("utf-8"))["Keywords of every id"]
     levels = [name for name in sections if name.startswith("Levels of")]
     sections_below = {
-        "Differences of the MuJoCo model": _differences(system),
+        "Differences of ground truths": _differences(system),
         **{name: sections[name].replace("../../how-to", "../how-to") for name in [*levels, "Parameters"]},
         "Keywords of every id": keywords,
     }
@@ -262,9 +262,14 @@ def _id_page(system: System, task: TaskId) -> str:
 
 
 def _differences(system: System) -> str:
-    """What the module of the MuJoCo model says about differences."""
-    module = importlib.import_module(system.ground_truths["mujoco"].partition(":")[0])
-    parts = (inspect.getdoc(module) or "").split("\n\n")
+    """What the modules of the ground truths say about differences."""
+    found = {backend: _differences_in(path.partition(":")[0]) for backend, path in system.ground_truths.items()}
+    return "\n\n".join(f"`{backend}`: {text}" for backend, text in found.items() if text)
+
+
+def _differences_in(name: str) -> str:
+    """The paragraph and list about differences in a module's docstring; "" if it has none."""
+    parts = (inspect.getdoc(importlib.import_module(name)) or "").split("\n\n")
     first = next((i for i, part in enumerate(parts) if re.search(r"[Dd]iffer(ences|s?) from|Differences", part)), len(parts))
     rest = parts[first + 1 :]
     stop = next((i for i, part in enumerate(rest) if not part.startswith("* ")), len(rest))

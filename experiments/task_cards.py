@@ -151,7 +151,7 @@ def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:
     """Every line of an id's card."""
     system = system_of_task(task_id)
     levels = LEVELS if "level" in inspect.signature(load(system.task(task_id).build)).parameters else (None,)
-    for backend in backends or (NATIVE, *system.ground_truths):
+    for backend in backends or system.installed:
         for level in levels if backend == NATIVE else levels[::2]:
             for name, keywords, drive in drivers(task_id):
                 if name == "mpc" and level != levels[0]:
@@ -248,7 +248,7 @@ def _without(card: dict[str, Any], key: dict[str, Any]) -> tuple[list[dict[str, 
 
 def measure_speed(task_id: str, args: Args) -> None:
     """Add the missing speeds to the id's card."""
-    for backend in args.backends or (NATIVE, *system_of_task(task_id).ground_truths):
+    for backend in args.backends or system_of_task(task_id).installed:
         if backend not in read_card(task_id, args)["speed"] or args.again:
             found = speed(task_id, backend)
             card = read_card(task_id, args)

@@ -19,8 +19,9 @@ from types import FrameType, ModuleType
 
 FOLDER = Path(__file__).resolve().parent
 EXTRAS = {
-    "casadi": "sysid", "cma": "sysid", "cv2": "video", "jinja2": "report", "matplotlib": "report", "minari": "datasets",
-    "mujoco": "mujoco", "osqp": "control", "ray": "ray", "stable_baselines3": "learn", "torch": "learn", "tqdm": "scripts",
+    "casadi": "sysid", "cma": "sysid", "cv2": "video", "elastica": "elastica", "jinja2": "report", "matplotlib": "report",
+    "minari": "datasets", "mujoco": "mujoco", "osqp": "control", "pinocchio": "pinocchio", "ray": "ray",
+    "stable_baselines3": "learn", "torch": "learn", "tqdm": "scripts",
     "viser": "viewer",
 }  # fmt: skip
 """Optional package -> the extra that brings it."""

@@ -68,7 +68,7 @@ def main(args: Args) -> None:
     unit, n, repeats, rates = "control steps/s", args.rows, max(2, args.steps // 40), list[Rate]()
     for found, task in [(s, t) for s in ([system(args.system)] if args.system else systems().values()) for t in s.tasks]:
         (ours := single(task.id, NATIVE, args.steps))()  # once, to compile
-        for ground_truth in found.ground_truths:
+        for ground_truth in found.installed[1:]:
             (peer := single(task.id, ground_truth, args.steps))()
             what, sides = f"{task.id}, one robot, beside {ground_truth}", ((args.steps, ours), (args.steps, peer))
             rates.append(compare(what, unit, *sides, rounds=args.rounds, clock=time.process_time))

@@ -27,7 +27,6 @@ import tyro
 from numpy.typing import NDArray
 
 from softgym_envs.core.files import git_commit, write_json
-from softgym_envs.core.system import NATIVE
 from softgym_envs.systems import system, systems
 
 Array = NDArray[np.float64]
@@ -156,7 +155,7 @@ def cases(name: str) -> list[Case]:
         found += CASES.get(chosen.name) or [
             Case(task.id, rows, actions, {"backend": backend})
             for task in chosen.tasks
-            for backend in (NATIVE, *chosen.ground_truths)
+            for backend in chosen.installed
             for rows, actions in ((1, "uniform"), (16, "held"))
         ]
     return found

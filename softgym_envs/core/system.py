@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .errors import OptionError, shown
+from .errors import MissingDependencyError, OptionError, shown
 from .files import parse_toml
 from .parameters import GivenParameters
 from .simulator import MAX_DT, Simulator, check_number
@@ -209,6 +209,18 @@ class System:
         found = backend or next(iter(self.ground_truths))
         self._entry_point(found)
         return found
+
+    @property
+    def installed(self) -> tuple[str, ...]:
+        """The native engine, and the ground truths whose packages are installed."""
+        found = [NATIVE]
+        for backend in self.ground_truths:
+            try:
+                self._entry_point(backend)
+            except MissingDependencyError:
+                continue
+            found.append(backend)
+        return tuple(found)
 
     def _entry_point(self, backend: str) -> Callable[..., Any]:
         """Class or function that makes a simulator of this backend."""

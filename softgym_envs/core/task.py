@@ -284,7 +284,10 @@ def check_time(keywords: Mapping[str, Any], period: float, steps: int | None) ->
             )
 
 
-EXTRAS = {"mujoco": "mujoco", "casadi": "sysid", "torch": "learn", "stable_baselines3": "learn", "matplotlib": "report"}
+EXTRAS = {
+    "mujoco": "mujoco", "casadi": "sysid", "torch": "learn", "stable_baselines3": "learn", "matplotlib": "report",
+    "elastica": "elastica", "pinocchio": "pinocchio",
+}  # fmt: skip
 """Package -> our extra that installs it."""
 
 

@@ -55,11 +55,11 @@ def check_system(name: str, *, recording: Collection[str] = (), methods: Collect
         tests += [
             (f"experiment {e.name}: is recorded", partial(recorded, found, e.name)) for e in load(found.procedure).experiments
         ]
-    for backend in (NATIVE, *found.ground_truths):
+    for backend in found.installed:
         case = cache(partial(usual_case, partial(found.simulator, backend=backend)))
         tests += [(f"{backend}: {summary(promise)}", lambda p=promise, c=case: p(c())) for promise in PROMISES]  # type: ignore[misc]
     for entry in found.tasks:
-        for backend in (NATIVE, *found.ground_truths):
+        for backend in found.installed:
             tests += [(f"{entry.id}, {backend}: {summary(rule)}", partial(rule, entry.id, backend)) for rule in RULES]
     for what, test in tests:
         try:

@@ -44,7 +44,7 @@ def test_every_id_has_a_page_and_a_place_in_the_gallery(site, pages):
     for env_id in IDS:
         assert f"environments/{env_id}.html" in pages[site / "index.html"].links
         text = (site / f"environments/{env_id}.html").read_text("utf-8")
-        for heading in ("Task", "Parameters", "Keywords of every id", "Differences of the MuJoCo model"):
+        for heading in ("Task", "Parameters", "Keywords of every id", "Differences of ground truths"):
             assert f">{heading}<" in text, (env_id, heading)
         assert "Reward terms: " in text and ">policy</td>" in text and "<img" in text, env_id
 

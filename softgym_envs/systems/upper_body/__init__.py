@@ -8,7 +8,10 @@ SYSTEM = System(
     engine="softgym_envs.systems.upper_body.dynamics:BodySimulator",
     models={"upper_body": "softgym_envs.systems.upper_body.model:upper_body"},
     read_model="softgym_envs.systems.upper_body.model:read_body",
-    ground_truths={"mujoco": "softgym_envs.systems.upper_body.mujoco:MujocoUpperBody"},
+    ground_truths={
+        "mujoco": "softgym_envs.systems.upper_body.mujoco:MujocoUpperBody",
+        "pinocchio": "softgym_envs.systems.upper_body.pinocchio:PinocchioUpperBody",
+    },
     tasks=(TaskId("UpperBodyReach-v0", "softgym_envs.systems.upper_body.build:reach", 150, "upper_body"),),
     picture="softgym_envs.systems.upper_body.picture:PICTURE",
     procedure="softgym_envs.systems.upper_body.procedure:PROCEDURE",

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from ...core.mismatch import TRANSMISSION, Effect, Ladder
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_number
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
@@ -29,19 +28,9 @@ from ...mechanics.tree import Tree
 from ...muscles.mujoco_muscle import RANGE, SMOOTH
 from ...muscles.muscle import MUSCLE_SPEED
 from ...muscles.paths import Muscle, Muscles
+from .mismatch import LADDER
 from .model import FALL, PARAMETERS, RISE, BodyModel
 from .parameters import BodyParameters
-
-LADDER = Ladder(
-    (
-        *TRANSMISSION,
-        Effect("dry_friction", "-", (0.0, 0.005, 0.02), "Coulomb friction of every joint, as a share of its effort"),
-        Effect("mass_spread", "-", (0.02, 0.1, 0.2), "logarithm of a factor of every body's mass and inertia, plus or minus"),
-        Effect("stiffness_spread", "-", (0.05, 0.2, 0.4), "logarithm of a factor of every joint's stiffness, plus or minus"),
-        Effect("damping_spread", "-", (0.05, 0.2, 0.4), "logarithm of a factor of every joint's damping, plus or minus"),
-    )
-)
-"""Differences of the body from its nominal model; see `core.mismatch`."""
 
 
 class Curve(NamedTuple):

@@ -204,17 +204,22 @@ def all_routes(t, q, lengths, slopes):
 
 
 @kernel
-def passive(t, q, torque):
-    """Write torques of muscles that are off, at rest at q (n,), into torque (n,)."""
+def pulled(t, q, v, active, torque):
+    """Write torques of muscles with activations (m,) at q, v (n,) into torque (n,)."""
     torque[:] = 0.0
-    pull(t, q, np.zeros(len(q)), np.zeros(len(t.numbers)), torque)
+    pull(t, q, v, active, torque)
+
+
+def muscle_torques(t: MuscleTree, q: Array, v: Array, active: Array) -> Array:
+    """Torques (n,) of muscles with activations (m,) at q, v (n,) [N m]."""
+    found = np.empty(len(q))
+    pulled(t, np.ascontiguousarray(q), np.ascontiguousarray(v), np.ascontiguousarray(active), found)
+    return found
 
 
 def passive_torques(t: MuscleTree, q: Array) -> Array:
     """Torques (n,) of muscles that are off, at rest at q (n,) [N m]."""
-    found = np.empty(len(q))
-    passive(t, np.ascontiguousarray(q), found)
-    return found
+    return muscle_torques(t, q, np.zeros(len(q)), np.zeros(len(t.numbers)))
 
 
 def lengths_and_arms(t: MuscleTree, q: Array) -> tuple[Array, Array]:
