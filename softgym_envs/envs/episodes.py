@@ -97,7 +97,7 @@ class Episodes:
         self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)
         self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
         self._seen = model_width(simulator)
-        self._timing = Timing(settings, simulator.dt, self.substeps)
+        self.timing = Timing(settings, simulator.dt, self.substeps)
         self._sensing = SensorModel(settings, task, simulator, self._seen, known)
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
@@ -107,9 +107,9 @@ class Episodes:
         self._rows, self._na = len(rngs), na
         self.state = np.zeros((self._rows, simulator.nx))
         self.context = np.zeros((self._rows, len(task.context_names)))
-        self.queue = np.zeros((self._rows, self._timing.pending_actions, na))
+        self.queue = np.zeros((self._rows, self.timing.pending_actions, na))
         """Actions that wait, oldest first."""
-        self.pending = np.zeros((self._rows, self._timing.pending_observations, len(entries)))
+        self.pending = np.zeros((self._rows, self.timing.pending_observations, len(entries)))
         """Observations of the next control steps, as far as they are made; (B, D, task's entries)."""
         self.late = np.zeros((self._rows, 2), dtype=np.int64)
         """Latency of actions and of observations in physics steps."""
@@ -120,6 +120,8 @@ class Episodes:
         self._base = self.nominal.to_matrix(self._rows)
         self.parameter_values = self._base.copy()
         self.observed = np.zeros((self._rows, len(self.low)))
+        self.clean = np.zeros((self._rows, len(entries)))
+        """First observations of the episodes, before the last actions are appended and bounds applied."""
         self._clock, self._since = 0, np.zeros(self._rows, dtype=np.int64)
         self.parameters = self.nominal
         self._checks_once = getattr(type(simulator), "step", None) is BaseSimulator.step
@@ -145,7 +147,7 @@ class Episodes:
         state = self._given_state(given.pop("state", None), rows)
         parameter_values = self._draw_parameters(rows, given.pop("parameters", None), given)
         parameters = self._parameters_of(parameter_values, rows)
-        late = np.array([self._timing.draw(self.rngs[row]) for row in rows], dtype=np.int64)
+        late = np.array([self.timing.draw(self.rngs[row]) for row in rows], dtype=np.int64)
         sensors = np.array([self._sensing.draw(self.rngs[row]) for row in rows])
 
         def settle(state: Array, control: Array, seconds: float) -> Array:
@@ -173,7 +175,7 @@ class Episodes:
         if len(self._sensing.columns):
             clean = task.observe(self._measured(self._visible(first), rows), context)
         clean = self._calibrated(clean, rows)
-        self.pending[rows] = clean[:, None]
+        self.clean[rows], self.pending[rows] = clean, clean[:, None]
         observed, observation = self._shown(clean, rows)
         self.observed[rows] = observed
         return observation
@@ -264,7 +266,7 @@ class Episodes:
         if self.settings.disturbance:
             state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
         control = task.scale_action(action)
-        plan = self._timing.plan(self.late, self.steps) if self._timing.divides else None
+        plan = self.timing.plan(self.late, self.steps) if self.timing.divides else None
         if plan is None or no_events(plan, self.substeps):
             next_state, status = self._move(state, control)
         else:
@@ -462,8 +464,8 @@ class Episodes:
         for name in ("steps", "late"):
             if not ((arrays[name] >= 0) & (arrays[name] % 1 == 0)).all():
                 raise OptionError(f"saved {name!r} holds other than whole numbers >= 0")
-        if (arrays["late"] > self._timing.ends[1]).any():
-            raise OptionError(f"saved 'late' holds latencies beyond {self._timing.ends[1]} physics steps")
+        if (arrays["late"] > self.timing.ends[1]).any():
+            raise OptionError(f"saved 'late' holds latencies beyond {self.timing.ends[1]} physics steps")
         parameters = self._parameters_of(arrays["parameter_values"], np.arange(self._rows))
         generators = self._checked_rngs(saved["rng"])
         arrays["state"] = check_state("saved 'state'", arrays["state"], self.simulator)

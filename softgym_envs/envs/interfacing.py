@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,18 @@ class Timing:
     def divides(self) -> bool:
         """Whether control steps may have to be divided."""
         return bool(self.pending_observations) or any(late % self.substeps for late in self.ends[1])
+
+    @property
+    def instants(self) -> tuple[set[int], set[int]]:
+        """Instants within a control step at which, in any row, newer commands may take over and observations be made."""
+        (least, soonest), (most, latest) = self.ends
+        period = self.sample // gcd(self.sample, self.substeps)
+        begun = latest // self.substeps + 1 + np.arange(period)  # late enough for every observation
+        late = np.arange(max(soonest, latest - self.substeps + 1), latest + 1)
+        pairs = np.stack(np.meshgrid(late, begun), axis=-1).reshape(-1, 2)
+        plan = self.plan(np.stack([pairs[:, 0], pairs[:, 0]], axis=1), pairs[:, 1])
+        changes = {k % self.substeps for k in range(max(least, most - self.substeps + 1), most + 1)}
+        return changes - {0}, set(plan[:, 1:].ravel().tolist()) - {0, self.substeps}
 
     def plan(self, late: Steps, begun: Steps) -> Steps:
         """Events within the next control step, (B, 1 + D); 0: none.

@@ -53,7 +53,7 @@ def register_system(path: str, system: System) -> None:
             gym.register(
                 entry.id,
                 entry_point="softgym_envs.envs.env:SoftgymEnv",
-                vector_entry_point="softgym_envs.envs.vector_env:SoftgymVectorEnv",
+                vector_entry_point="softgym_envs.envs.vector_env:make_vector_env",
                 max_episode_steps=entry.max_episode_steps,
                 kwargs={"system": path, "task": entry.id},
             )

@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError, ShapeError, shown
-from ..core.simulator import Array, Simulator, check_number
+from ..core.errors import MissingDependencyError, OptionError, ShapeError, shown
+from ..core.simulator import Array, Simulator, check_choice, check_number
 from ..core.task import BoolArray, Task, check_time
 from ..systems import system as load_system
 from .checks import checked_action
@@ -29,6 +29,54 @@ AUTORESET_MODES = {mode.name.lower(): mode for mode in AutoresetMode}
 
 ALL_AT_ONCE = ("reset", "step", "close", "np_random_seed")
 """Names that `SoftgymVectorEnv.call` refuses."""
+
+
+def make_vector_env(
+    system: str,
+    task: str,
+    num_envs: int = 1,
+    *,
+    output: str = "numpy",
+    starts: int | None = None,
+    dtype: str = "float64",
+    **keywords: Any,
+) -> Any:
+    """A `SoftgymVectorEnv`, or with output "torch" one of tensors: what `gym.make_vec` calls.
+
+    Tasks that have kernels for a device get a `device_env.DeviceVectorEnv`; others the NumPy environment on the CPU, whose
+    arrays become tensors without a copy.
+
+    Args:
+        system: Path "package.module:SYSTEM" of the system.
+        task: The id.
+        num_envs: B.
+        output: "numpy" or "torch".
+        starts: See `DeviceVectorEnv`.
+        dtype: Likewise.
+        **keywords: As for `SoftgymVectorEnv`.
+
+    Raises:
+        OptionError: A keyword has a value that is not allowed.
+        MissingDependencyError: torch is not installed.
+    """
+    check_choice("output", output, ("numpy", "torch"))
+    made = SoftgymVectorEnv(system, task, num_envs, **keywords)
+    given = f"dtype is {dtype!r}" if dtype != "float64" else f"starts is {starts!r}" if starts is not None else ""
+    if output == "numpy":
+        if given:
+            raise OptionError(f"{given}, which needs output='torch'")
+        return made
+    try:
+        from .device_env import DeviceVectorEnv, has_kernels
+    except ImportError as error:
+        raise MissingDependencyError.of("output='torch' needs torch", "learn") from error
+    if has_kernels(made.task):
+        return DeviceVectorEnv(made, starts=starts, dtype=dtype)
+    if given:
+        raise OptionError(f"{given}, but {task} has no kernels for a device")
+    from gymnasium.wrappers.vector import NumpyToTorch
+
+    return NumpyToTorch(made)
 
 
 class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
@@ -190,16 +238,21 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
             ShapeError: The state has the wrong shape or is not finite.
         """
         given = dict(options or {})
-        rows = self._chosen(given.pop("reset_mask", None))
-        seeded = self.episodes.rngs if seed is None else self._seeded(seed)
+        rows = self.chosen(given.pop("reset_mask", None))
+        seeded = self.episodes.rngs if seed is None else self.seeded(seed)
         for row in rows:
             self.episodes.rngs[row] = seeded[row]
         self.episodes.reset(rows, given)
         self._done[rows] = False
         return self.episodes.observed.astype(np.float32), with_masks(reset_info(self.episodes))
 
-    def _chosen(self, mask: Any) -> NDArray[np.intp]:
-        """Rows that a mask names; None: all."""
+    def chosen(self, mask: Any) -> NDArray[np.intp]:
+        """Rows that a mask names; None: all.
+
+        Raises:
+            OptionError: It does not hold B booleans, one of them True.
+            gymnasium.error.ResetNeeded: Other rows have not begun.
+        """
         if mask is None:
             return np.arange(self.num_envs)
         array = np.asarray(mask)
@@ -209,7 +262,12 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
             raise gym.error.ResetNeeded("call reset() of all rows first")
         return np.flatnonzero(array)
 
-    def _seeded(self, seed: int | Sequence[int]) -> list[np.random.Generator]:
+    def seeded(self, seed: int | Sequence[int]) -> list[np.random.Generator]:
+        """Generators of the rows for a seed of `reset`.
+
+        Raises:
+            OptionError: There is not one seed per row.
+        """
         if isinstance(seed, (int, np.integer)):
             super().reset(seed=int(seed))
             return _generators(int(seed), self.num_envs)

@@ -8,8 +8,9 @@ from oracles import warp_answer
 from oracles.warp_answer import Answer, known_answer, question, reference
 
 from softgym_envs.core.errors import DependencyError
-from softgym_envs.engines.warp.buffers import KernelProgram, LaneBuffers
+from softgym_envs.engines.warp.buffers import Buffers, KernelProgram, LaneBuffers
 from softgym_envs.engines.warp.engine import OLDEST, WarpEngine, check_version
+from softgym_envs.systems import system
 
 
 def solved():
@@ -55,7 +56,9 @@ def test_rows_beside_each_other_give_the_known_answer():
     asked = warp_answer.rows_question()
     program = KernelProgram(warp_answer.check_kernel, warp_answer.MEMORY, lanes=True)
     engine = WarpEngine(program, warp_answer.structure(), warp_answer.WIDTH, 1, 2)
-    found = LaneBuffers(engine, len(asked.state), asked.controls.shape[1], warp_answer.SUBSTEPS).forward(*asked[:3])[0]
+    buffers = LaneBuffers(engine, len(asked.state), asked.controls.shape[1], warp_answer.SUBSTEPS)
+    buffers.forward(*asked[:3])
+    found = buffers.states()
     known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.parameter_values, strict=True)])
     np.testing.assert_allclose(found, known, rtol=0, atol=1e-9 * np.abs(known).max())
 
@@ -74,3 +77,19 @@ def test_later_versions_are_asked(version):
 def test_the_oldest_version_is_that_of_the_package():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'"warp-lang>={OLDEST}"' in text
+
+
+def test_the_way_through_a_device_gives_the_same_bits():
+    """Uploads and downloads of CUDA, run on the CPU: the state goes up once, and only what is read comes back."""
+    simulator = system("vine").simulator()
+    engine, rng = simulator.engine, np.random.default_rng(0)
+    state, controls = simulator.initial_state(1), rng.uniform(0.0, 0.05, (1, 3, simulator.nu))
+    given = (state, controls, simulator.parameter_values(None, 1))
+    expected, status = engine.rollout(*given, 5)
+    buffers = Buffers(engine, 1, 3, 5, False)
+    buffers.on_host = False
+    for _ in range(2):
+        np.testing.assert_array_equal(buffers.forward(*given), status)
+        np.testing.assert_array_equal(buffers.states(), expected)
+        np.testing.assert_array_equal(buffers.last(), expected[:, -1])
+    np.testing.assert_array_equal(engine.advance(state, controls[:, 0], given[2], 5)[0], expected[:, 1])

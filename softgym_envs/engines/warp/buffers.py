@@ -62,6 +62,8 @@ class KernelProgram:
         return _compile(self.function, True, RECORDED if self.options is None else self.options)
 
 
+BLOCK = 64
+"""Threads of a block on CUDA: 1024 rows are 16 blocks."""
 PROCESSOR = wp.config.cpu_compiler_flags or "-march=native"
 CPU_FLAGS = f"{PROCESSOR} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
 """Warp's own flags, and permission to fuse and reorder sums and products. NaN and infinity keep their meaning."""
@@ -103,8 +105,12 @@ class Arguments:
             self.differentiable += [getattr(self.memory[0], name) for name in program.tape.counts]
         if program.workspace:
             self.memory.append(program.workspace.allocate(rows, self.state))
-        numbers = [self.parameter_values, self.controls, horizon, substeps, slots]
-        self.inputs = [*engine.structure, *numbers, self.state, *self.memory, self.states, self.status]
+        self._before, self._slots = [*engine.structure, self.parameter_values, self.controls], slots
+        self.inputs = self.inputs_for(horizon, substeps)
+
+    def inputs_for(self, horizon: int, substeps: int) -> list[Any]:
+        """Arguments of a rollout that is no longer than the one they were made for."""
+        return [*self._before, horizon, substeps, self._slots, self.state, *self.memory, self.states, self.status]
 
     @property
     def exchanged(self) -> list[Any]:
@@ -114,7 +120,7 @@ class Arguments:
 
 def prepare(kernel: Any, rows: int, inputs: list[Any], device: str) -> Any:
     """The launch of a kernel, compiled and loaded, not run."""
-    start = partial(wp.launch, kernel, dim=rows, inputs=inputs, device=device, record_cmd=True)
+    start = partial(wp.launch, kernel, dim=rows, inputs=inputs, device=device, record_cmd=True, block_dim=BLOCK)
     return load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, start)
 
 
@@ -128,18 +134,26 @@ class LaneBuffers:
         values = [wide.argument(value) for value in given.inputs]
         self.packed = Packed(prepare(kernel, groups, given.inputs, engine.device), values)
         self.keep = wide
-        self.parameter_values, self.controls, state, self.states, self.status = map(wide.numbers, given.exchanged)
+        self.parameter_values, self.controls, state, self._states, self.status = map(wide.numbers, given.exchanged)
         self.state = state[:groups]
 
-    def forward(self, state: Array, controls: Array, parameter_values: Array) -> tuple[Array, IntArray]:
-        """Run the rollout; the results are copies."""
+    def forward(self, state: Array, controls: Array, parameter_values: Array) -> IntArray:
+        """Run the rollout; -> status."""
         spread(parameter_values, self.parameter_values)
         spread(controls, self.controls)
         spread(state, self.state)
-        self.states[:, 0] = self.state
+        self._states[:, 0] = self.state
         self.status[...] = 0.0
         self.packed.run()
-        return gather(self.states, self.rows), gather(self.status, self.rows).astype(np.int32)
+        return gather(self.status, self.rows).astype(np.int32)
+
+    def states(self) -> Array:
+        """States of the rollout just run, (B, T+1, nx), a copy."""
+        return gather(self._states, self.rows)
+
+    def last(self) -> Array:
+        """The last of them, (B, nx)."""
+        return gather(self._states[:, -1], self.rows)
 
 
 class Buffers:
@@ -149,7 +163,7 @@ class Buffers:
         self.rows, program, device = rows, engine.program, engine.device
         kernel = program.recorded if recorded else program.forward
         given = Arguments(engine, kernel, rows, horizon, substeps, recorded)
-        self.parameter_values, self.controls, self.state, self.states, self.status = given.exchanged
+        self.parameter_values, self.controls, self.state, self._states, self.status = given.exchanged
         self.arguments = list(given.inputs)  # kept: a struct points to its arrays' memory, but does not own it
         forward = Packed(prepare(kernel, rows, given.inputs, device))
         self.launches = [forward]
@@ -164,12 +178,12 @@ class Buffers:
             backward = Packed(wp.launch(kernel, dim=rows, inputs=given.inputs, device=device, record_cmd=True, **options))
             self.launches.append(backward)
             self.pull = backward.run
-        self.on_host = self.states.device.is_cpu
+        self.on_host = self._states.device.is_cpu
         if self.on_host:
             self.views = [a.numpy() for a in given.exchanged]
 
-    def forward(self, state: Array, controls: Array, parameter_values: Array) -> tuple[Array, IntArray]:
-        """Run the rollout; the results are copies."""
+    def forward(self, state: Array, controls: Array, parameter_values: Array) -> IntArray:
+        """Run the rollout; -> status."""
         if self.on_host:
             v_constants, v_controls, v_state, v_states, v_status = self.views
             v_constants[...] = parameter_values
@@ -178,25 +192,54 @@ class Buffers:
             v_states[:, 0] = state
             v_status[...] = 0
             self.run()
-            return v_states.copy(), v_status.astype(np.int32)
+            return v_status.astype(np.int32)
         self.parameter_values.assign(parameter_values)
         self.controls.assign(controls)
         self.state[: self.rows].assign(state)
-        self.states.assign(np.repeat(state[:, None], controls.shape[1] + 1, axis=1))
+        wp.copy(self._states[:, 0], self.state[: self.rows])
         self.status.zero_()
         self.run()
-        return self.states.numpy(), self.status.numpy().astype(np.int32)
+        return self.status.numpy().astype(np.int32)
+
+    def states(self) -> Array:
+        """States of the rollout just run, (B, T+1, nx), a copy."""
+        return self.views[3].copy() if self.on_host else self._states.numpy()
+
+    def last(self) -> Array:
+        """The last of them, (B, nx)."""
+        return self.views[3][:, -1].copy() if self.on_host else self._states[:, -1].numpy()
 
     def backward(self, cotangent: Array) -> tuple[Array, Array, Array]:
         """Pull a cotangent of the states (B, T+1, nx) back through the rollout just run."""
         for gradient in self.gradients:
             if gradient is not None:
                 gradient.zero_()
-        self.states.grad.assign(cotangent)
+        self._states.grad.assign(cotangent)
         self.pull()
         # The kernel starts from the first slot; states[:, 0] is a copy made outside it.
         initial = self.state.grad.numpy()[: self.rows] + cotangent[:, 0]
         return initial, self.controls.grad.numpy().copy(), self.parameter_values.grad.numpy().copy()
+
+
+class Stepper:
+    """Physics of B rows whose state stays on the device; a kernel of the caller writes the first of `states`, and `status`.
+
+    Args:
+        engine: The engine.
+        rows: B.
+        parts: Numbers of physics steps; one of `runs` makes each.
+    """
+
+    def __init__(self, engine: WarpEngine, rows: int, parts: Sequence[int]) -> None:
+        kernel = engine.program.forward
+        given = Arguments(engine, kernel, rows, 1, max(parts), False)
+        self.parameter_values, self.controls, self.states, self.status = (
+            given.parameter_values, given.controls, given.states, given.status,
+        )  # fmt: skip
+        self.state = given.state[:rows]
+        """(B, nx), from which physics begins"""
+        self.inputs = {part: given.inputs_for(1, part) for part in parts}
+        self.runs = {part: Packed(prepare(kernel, rows, inputs, engine.device)) for part, inputs in self.inputs.items()}
 
 
 class Packed:

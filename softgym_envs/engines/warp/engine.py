@@ -31,9 +31,11 @@ import os
 import re
 import sys
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ from ...core.simulator import Array, Gradient, IntArray
 from ..fork import ForkLock
 from ..kernel_cache import load_whole, spare_folder
 from ..threads import in_threads
-from .buffers import Buffers, KernelProgram, LaneBuffers
+from .buffers import Buffers, KernelProgram, LaneBuffers, Stepper
 from .lanes import LANES
 
 OLDEST = "1.19"
@@ -95,13 +97,16 @@ except OSError:  # the cache of kernels cannot be made
 MIN_ROW_SUBSTEPS_PER_THREAD = 500
 """Row-substeps below which another thread costs more than it saves (measured: about 0.2 ms)."""
 CACHED_SHAPES = 8
+Read = Callable[[Any], Array]
+"""What is read of buffers after a launch."""
+_read_states, _read_last = methodcaller("states"), methodcaller("last")
 FORWARD_BYTES = 8 * 2**20
 """Rows that would need more memory than this at once are run one part after the other."""
 RECORD_BYTES = 64 * 2**20
 """A recorded rollout that would need more memory than this is recorded control step by control step instead."""
 
 
-def _announce(kernel: Any, what: str) -> None:
+def announce(kernel: Any, what: str) -> None:
     """Announce a compilation on stderr, if this machine has not compiled the kernel before."""
     if not any(Path(wp.config.kernel_cache_dir or ".").glob(f"wp_{kernel.module.name}_*/*.meta")):
         print(f"softgym_envs: compiling {what}, cached afterwards", file=sys.stderr)
@@ -129,17 +134,26 @@ class WarpEngine:
 
     def rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
+        return self._in_parts(state, controls, parameter_values, substeps, _read_states)
+
+    def advance(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        """(B, nx), (B, nu), (B, P) -> state after one control step (B, nx), status (B,)."""
+        return self._in_parts(state, control[:, None], parameter_values, substeps, _read_last)
+
+    def _in_parts(
+        self, state: Array, controls: Array, parameter_values: Array, substeps: int, read: Read
+    ) -> tuple[Array, IntArray]:
         if len(state) == 1:
-            return self._forward(state, controls, parameter_values, substeps)
+            return self._forward(state, controls, parameter_values, substeps, read)
         parts = len(state) * self._forward_bytes(controls.shape[1]) // FORWARD_BYTES
         shards = self._shards(len(state), controls.shape[1] * substeps, parts)
         order = self._order(state, len(shards))
         if order is None and len(shards) == 1:
-            return self._forward(state, controls, parameter_values, substeps)
+            return self._forward(state, controls, parameter_values, substeps, read)
 
         def run(rows: slice) -> tuple[Array, IntArray]:
             chosen = rows if order is None else order[rows]
-            return self._forward(state[chosen], controls[chosen], parameter_values[chosen], substeps)
+            return self._forward(state[chosen], controls[chosen], parameter_values[chosen], substeps, read)
 
         results = in_threads(run, shards, self.threads)
         states, status = (np.concatenate(parts) for parts in zip(*results, strict=True))
@@ -147,6 +161,12 @@ class WarpEngine:
             return states, status
         back = np.argsort(order)
         return states[back], status[back]
+
+    def stepper(self, rows: int, parts: Sequence[int]) -> Stepper:
+        """Physics whose state stays on the device."""
+        with LOADING:
+            announce(self.program.forward, "a simulator, some 10 s")
+            return Stepper(self, rows, parts)
 
     def vjp(self, state: Array, controls: Array, parameter_values: Array, substeps: int, cotangent: Array) -> Gradient:
         """Rollout and pull-back of `cotangent` (B, T+1, nx); see `Gradient`. Rows that fail have gradient NaN."""
@@ -166,19 +186,21 @@ class WarpEngine:
 
     # --- one shard -------------------------------------------------------------------------------------------------
 
-    def _forward(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _forward(
+        self, state: Array, controls: Array, parameter_values: Array, substeps: int, read: Read
+    ) -> tuple[Array, IntArray]:
         with _Borrowed(self, state.shape[0], controls.shape[1], substeps, False) as buffers:
-            states, status = buffers.forward(state, controls, parameter_values)
-        return states, status
+            status = buffers.forward(state, controls, parameter_values)
+            return read(buffers), status
 
     def _vjp(self, state: Array, controls: Array, parameter_values: Array, substeps: int, cotangent: Array) -> Gradient:
         """In one piece if the record is small, else control step by control step from stored states, last first."""
         horizon = controls.shape[1]
         if self._record_bytes(len(state), horizon * substeps) <= RECORD_BYTES:
             with _Borrowed(self, state.shape[0], horizon, substeps, True) as buffers:
-                states, status = buffers.forward(state, controls, parameter_values)
-                return Gradient(states, status, *_without_failed(status, *buffers.backward(cotangent)))
-        states, status = self._forward(state, controls, parameter_values, substeps)
+                status = buffers.forward(state, controls, parameter_values)
+                return Gradient(buffers.states(), status, *_without_failed(status, *buffers.backward(cotangent)))
+        states, status = self._forward(state, controls, parameter_values, substeps, _read_states)
         dx = cotangent[:, -1].copy()
         du = np.zeros_like(controls)
         dp = np.zeros_like(parameter_values)
@@ -251,12 +273,12 @@ class _Borrowed:
         recorded, program = bool(self.key[-1]), self.engine.program
         with LOADING:
             if self.engine.in_lanes and not recorded and self.key[0] > 1:
-                _announce(program.beside, "a simulator, some 10 s")
+                announce(program.beside, "a simulator, some 10 s")
                 return LaneBuffers(self.engine, *self.key[:-1])
             if recorded:
-                _announce(program.recorded, "the gradients of a simulator, 15 s to a minute")
+                announce(program.recorded, "the gradients of a simulator, 15 s to a minute")
             else:
-                _announce(program.forward, "a simulator, some 10 s")
+                announce(program.forward, "a simulator, some 10 s")
             return Buffers(self.engine, *self.key)  # type: ignore[arg-type]
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.base import RolledSimulator
 from ...core.parameters import Parameters
-from ...core.simulator import Array, Gradient, Linearization, check_number
+from ...core.simulator import Array, Gradient, IntArray, Linearization, check_number
 from .engine import WarpEngine, check_device
 
 
@@ -21,6 +21,9 @@ class WarpSimulator(RolledSimulator):
     @abstractmethod
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
+
+    def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.advance(state, control, self._columns(parameter_values), substeps)
 
     def check_options(self) -> None:
         """Raise `OptionError` if `dt` is not positive or the device is unknown."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warp as wp
 
+from ...engines.warp.precision import tolerance
 from .contact_patches import Hessian, add_pad, pad_wrench, relative_twist, skew
 from .dense import add_block, cholesky, clear, substitute
 from .memory import RodWork
@@ -17,6 +18,8 @@ from .rods import Twist
 _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
+_stop = wp.constant(wp.float64(tolerance(1e-12)))
+_slack = wp.constant(wp.float64(tolerance(1e-14)))
 
 
 @wp.func
@@ -150,14 +153,14 @@ def minimise_group(b: int, n: int, p: int, work: RodWork):
         factorise(b, n, p, work)
         solve_factored(b, n, work)
         sums = along_step(b, n, work)
-        if sums[1] <= wp.float64(1e-12) * sums[2] + wp.float64(1e-30):
+        if sums[1] <= _stop * sums[2] + wp.float64(1e-30):
             move_group(b, n, _one, work)
             break
         if iteration == 0:
             value = group_energy(b, n, p, _zero, work)
         length = wp.float64(1.0)
         reached = group_energy(b, n, p, length, work)
-        while reached > value - wp.float64(1e-4) * length * sums[0] + wp.float64(1e-14) * value and length > wp.float64(1e-6):
+        while reached > value - wp.float64(1e-4) * length * sums[0] + _slack * value and length > wp.float64(1e-6):
             length = _half * length
             reached = group_energy(b, n, p, length, work)
         move_group(b, n, length, work)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warp as wp
 
+from ...engines.warp.precision import tolerance
 from .contact import ContactData, Footing
 from .contact_patches import Hessian, Pad, Patch, add_pad, diagonal, pad_at, pad_wrench, rod_patch
 from .rods import Mobility, Twist
@@ -18,6 +19,8 @@ ITERATIONS = 30
 
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
+_stop = wp.constant(wp.float64(tolerance(1e-12)))
+_slack = wp.constant(wp.float64(tolerance(1e-14)))
 
 
 @wp.struct
@@ -186,7 +189,7 @@ def minimise(start: Twist, problem: Problem):
         trial = Twist()
         trial.v = twist.v - step.v
         trial.w = twist.w - step.w
-        if size <= wp.float64(1e-12) * (wp.dot(twist.v, twist.v) + wp.dot(twist.w, twist.w)) + wp.float64(1e-30):
+        if size <= _stop * (wp.dot(twist.v, twist.v) + wp.dot(twist.w, twist.w)) + wp.float64(1e-30):
             twist = trial
             break
         if iteration == 0:
@@ -194,7 +197,7 @@ def minimise(start: Twist, problem: Problem):
         descent = wp.dot(g.v, step.v) + wp.dot(g.w, step.w)
         length = _one
         reached = energy(trial, problem)
-        while reached > value - wp.float64(1e-4) * length * descent + wp.float64(1e-14) * value and length > wp.float64(1e-6):
+        while reached > value - wp.float64(1e-4) * length * descent + _slack * value and length > wp.float64(1e-6):
             length = _half * length
             trial.v = twist.v - length * step.v
             trial.w = twist.w - length * step.w

@@ -198,3 +198,108 @@ def visit_kernel(
 
 
 VISIT = wp.kernel(visit_kernel, enable_backward=False)
+
+
+# --- on a device: what Numba computes elsewhere, bit for bit -----------------------------------------------------------
+
+
+@wp.func
+def squares(action: wp.array2d(dtype=wp.float64), b: int):
+    """|action|^2 of row b."""
+    total = wp.float64(0.0)
+    for k in range(action.shape[1]):
+        total += action[b, k] * action[b, k]
+    return total
+
+
+def follow_reward_kernel(
+    along: wp.float64,
+    across: wp.float64,
+    up: wp.float64,
+    effort: wp.float64,
+    action: wp.array2d(dtype=wp.float64),
+    before: wp.array2d(dtype=wp.float64),
+    after: wp.array2d(dtype=wp.float64),
+    terms: wp.array2d(dtype=wp.float64),
+):
+    """See `reward_kernels.follow_terms`."""
+    b = wp.tid()
+    terms[b, 0] = -along * (after[b, MEAN_ALONG] * after[b, MEAN_ALONG])
+    terms[b, 1] = -across * (after[b, MEAN_ACROSS] * after[b, MEAN_ACROSS])
+    terms[b, 2] = -up * (after[b, MEAN_UP] * after[b, MEAN_UP])
+    terms[b, 3] = effort * squares(action, b)
+
+
+FOLLOW_REWARD = wp.kernel(follow_reward_kernel, enable_backward=False)
+
+
+def visit_reward_kernel(
+    bonus: wp.float64,
+    effort: wp.float64,
+    action: wp.array2d(dtype=wp.float64),
+    before: wp.array2d(dtype=wp.float64),
+    after: wp.array2d(dtype=wp.float64),
+    terms: wp.array2d(dtype=wp.float64),
+):
+    """See `reward_kernels.visit_terms`."""
+    b = wp.tid()
+    terms[b, 0] = before[b, DISTANCE] - after[b, APPROACHED]
+    terms[b, 1] = bonus * (after[b, REACHED] - before[b, REACHED])
+    terms[b, 2] = effort * squares(action, b)
+
+
+VISIT_REWARD = wp.kernel(visit_reward_kernel, enable_backward=False)
+
+
+@wp.func
+def height_at(
+    rise: wp.float64,
+    per_cell: wp.float64,
+    last_x: int,
+    last_y: int,
+    cells: wp.array2d(dtype=wp.float64),
+    x: wp.float64,
+    y: wp.float64,
+    scale: wp.float64,
+):
+    """See `heights.height_at`; not for NaN."""
+    half = wp.float64(0.5)
+    s = x * per_cell + half * (wp.float64(last_x) + _one)
+    t = y * per_cell + half * (wp.float64(last_y) + _one)
+    s = wp.min(wp.max(s, _zero), wp.float64(last_x) + _one)
+    t = wp.min(wp.max(t, _zero), wp.float64(last_y) + _one)
+    i = wp.min(int(s), last_x)
+    j = wp.min(int(t), last_y)
+    k = i * (last_y + 1) + j
+    s = s - wp.float64(i)
+    t = t - wp.float64(j)
+    return x * rise + scale * (cells[k, 0] + cells[k, 1] * s + (cells[k, 2] + cells[k, 3] * s) * t)
+
+
+def feel_kernel(
+    rise: wp.float64,
+    per_cell: wp.float64,
+    last_x: int,
+    last_y: int,
+    cells: wp.array2d(dtype=wp.float64),
+    patch: wp.array2d(dtype=wp.float64),
+    before: wp.array2d(dtype=wp.float64),
+    after: wp.array2d(dtype=wp.float64),
+):
+    """See `features.feel`; `before` and `after` may be one array."""
+    b = wp.tid()
+    for c in range(before.shape[1]):
+        after[b, c] = before[b, c]
+    hx = after[b, HX]
+    hy = after[b, HY]
+    for k in range(patch.shape[0]):
+        x = after[b, COM_X] + (hx * patch[k, 0] - hy * patch[k, 1])
+        y = after[b, COM_Y] + (hy * patch[k, 0] + hx * patch[k, 1])
+        height = height_at(rise, per_cell, last_x, last_y, cells, x, y, after[b, SCALE])
+        if k > 0:
+            height = height - after[b, GROUND]
+        after[b, GROUND + k] = height
+    after[b, HEIGHT] = after[b, HEIGHT] - after[b, GROUND]
+
+
+FEEL = wp.kernel(feel_kernel, enable_backward=False)

@@ -16,7 +16,7 @@ from ...core.errors import OptionError
 from ...core.objective import Objective
 from ...core.simulator import Array, check_number
 from ...core.task import BoolArray, Entry, Start
-from ...engines.warp.row_kernel import RowKernel
+from ...engines.warp.row_kernel import RowKernel, TaskKernels
 from .features import HEADING, SPEED_BOUND, feel, to_world
 from .model import TensegrityModel
 from .reward_kernels import follow_terms
@@ -24,7 +24,9 @@ from .task_base import VELOCITY, TensegrityTask, plane_vectors
 from .task_kernels import (
     ACROSS,
     ALONG,
+    FEEL,
     FOLLOW,
+    FOLLOW_REWARD,
     FRAME_NAMES,
     GROUND,
     HX,
@@ -43,6 +45,8 @@ ROLL = Objective(TensegrityModel.com_velocity, weights=(1.0, 0.5, 0.1), target=(
 """[Wang2020] V-C: (along, across, up) the command [m/s], weights [s^2/m^2]."""
 CRAWL = Objective(TensegrityModel.com_velocity, weights=(25.0, 12.5, 2.5), target=(0.2, 0.0, 0.0))
 """As `ROLL`, over 0.2 m/s squared: the paper gives no target for the prism."""
+TERMS = ("along", "across", "up", "control")
+"""Names of the reward's terms."""
 LEVELS = (0.0, 3.0)
 """Allowed levels of uneven ground: the parameter terrain_scale."""
 FASTEST = 10.0
@@ -183,7 +187,23 @@ class FollowVelocity(TensegrityTask):
         """Terms "along", "across", "up", "control"; see the class."""
         found = np.empty((4, len(action)))
         follow_terms(action, after, self.objective.weights, self.minus_weight, found)
-        return {"along": found[0], "across": found[1], "up": found[2], "control": found[3]}
+        return dict(zip(TERMS, found, strict=True))
+
+    def kernels(self) -> TaskKernels | None:
+        """What a device runs; None for obs_mode "state"."""
+        if self.obs_mode == "state":
+            return None
+        size, nu = len(self.context_names), self.model.nu
+        structure = (*self.objective.weights, self.minus_weight)
+        reward = RowKernel(FOLLOW_REWARD, structure, (nu, size, size), len(TERMS))
+        updates, field = [self._advance], self.model.terrain.field
+        if self.uneven:
+            ground = (field.rise, field.per_cell, int(field.last_x), int(field.last_y), field.cells, PATCH)
+            updates.append(RowKernel(FEEL, ground, (size,), size))
+        scale = np.full(nu, self.model.control_limit)
+        return TaskKernels(
+            np.arange(nu), scale, -np.inf, tuple(updates), self._observer, reward, TERMS, int(SUCCESS), ends=False
+        )
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""

@@ -13,12 +13,27 @@ import numpy as np
 from ...core.errors import OptionError
 from ...core.simulator import Array, check_number
 from ...core.task import BoolArray, Entry, Start
-from ...engines.warp.row_kernel import RowKernel
+from ...engines.warp.row_kernel import RowKernel, TaskKernels
 from .features import SPEED_BOUND
 from .reward_kernels import visit_terms
 from .task_base import VELOCITY, TensegrityTask, plane_vectors
-from .task_kernels import COM_X, COM_Y, COUNT, DISTANCE, FRAME_NAMES, GOAL_X, GOAL_Y, POINTS, REACHED, SCALE, VISIT
+from .task_kernels import (
+    COM_X,
+    COM_Y,
+    COUNT,
+    DISTANCE,
+    FRAME_NAMES,
+    GOAL_X,
+    GOAL_Y,
+    POINTS,
+    REACHED,
+    SCALE,
+    VISIT,
+    VISIT_REWARD,
+)
 
+TERMS = ("progress", "reached", "control")
+"""Names of the reward's terms."""
 MAX_WAYPOINT = 1e4
 """[m] A waypoint is observed up to this distance."""
 MOST_WAYPOINTS = 1000
@@ -119,7 +134,18 @@ class VisitWaypoints(TensegrityTask):
         """Terms "progress", "reached", "control"; see the class."""
         found = np.empty((3, len(action)))
         visit_terms(action, before, after, self.bonus, self.minus_weight, found)
-        return {"progress": found[0], "reached": found[1], "control": found[2]}
+        return dict(zip(TERMS, found, strict=True))
+
+    def kernels(self) -> TaskKernels | None:
+        """What a device runs; None for obs_mode "state"."""
+        if self.obs_mode == "state":
+            return None
+        size, nu = len(self.context_names), self.model.nu
+        reward = RowKernel(VISIT_REWARD, (self.bonus, self.minus_weight), (nu, size, size), len(TERMS))
+        scale = np.full(nu, self.model.control_limit)
+        return TaskKernels(
+            np.arange(nu), scale, -np.inf, (self._advance,), self._observer, reward, TERMS, int(REACHED), int(COUNT)
+        )
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Whether the last waypoint has been reached."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import warp as wp
 
+from ...engines.warp.precision import tolerance
 from .boxqp import HIGH, LINEAR, LOW, WORK, BoxProgram, X, box_qp
 from .chain import Gain, MotionCovariance, covary, impulse, respond, spread
 from .memory import VineWork
@@ -35,12 +36,12 @@ _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
 _endless = wp.constant(wp.float64(1e30))
-_small_x = wp.constant(wp.float64(1e-13))
-_small_w = wp.constant(wp.float64(1e-10))
+_small_x = wp.constant(wp.float64(tolerance(1e-13)))
+_small_w = wp.constant(wp.float64(tolerance(1e-10)))
 _own = wp.constant(wp.float64(1e-6))
 _common = wp.constant(wp.float64(1e-8))
-_settled = wp.constant(wp.float64(1e-7))
-_singular = wp.constant(wp.float64(1e-9))
+_settled = wp.constant(wp.float64(tolerance(1e-7)))
+_singular = wp.constant(wp.float64(tolerance(1e-9)))
 _beyond = wp.constant(wp.float64(8.0))
 _wide_open = wp.constant(wp.float64(1e4))
 _plain = wp.constant(4)

@@ -188,6 +188,27 @@ def observe_kernel(
 OBSERVE = wp.kernel(observe_kernel, enable_backward=False)
 
 
+def reward_kernel(
+    bonus: wp.float64,
+    weight: wp.float64,
+    action: wp.array2d(dtype=wp.float64),
+    before: wp.array2d(dtype=wp.float64),
+    after: wp.array2d(dtype=wp.float64),
+    terms: wp.array2d(dtype=wp.float64),
+):
+    """`reward_terms` for a device, bit for bit."""
+    b = wp.tid()
+    terms[b, 0] = after[b, APPROACHED] - after[b, DISTANCE]
+    terms[b, 1] = bonus * (after[b, REACHED] - before[b, REACHED])
+    total = wp.float64(0.0)
+    for k in range(action.shape[1]):
+        total += action[b, k] * action[b, k]
+    terms[b, 2] = weight * total
+
+
+REWARD = wp.kernel(reward_kernel, enable_backward=False)
+
+
 @kernel
 def reward_terms(action, before, after, bonus, weight, found):  # type: ignore[no-untyped-def]
     """Progress, bonus for the goal and weight |action|^2, (3, B)."""

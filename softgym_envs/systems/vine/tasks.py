@@ -23,7 +23,7 @@ from ...core.errors import OptionError
 from ...core.objective import Objective
 from ...core.simulator import Array, check_choice, check_number, check_place
 from ...core.task import Entry, GoalTask, Start
-from ...engines.warp.row_kernel import RowKernel
+from ...engines.warp.row_kernel import RowKernel, TaskKernels
 from .geometry import shape_arrays
 from .layouts import Layout, Open
 from .memory import make_size
@@ -38,6 +38,7 @@ from .task_kernels import (
     OBSERVE,
     RANGES,
     REACHED,
+    REWARD,
     SIN,
     TIP_X,
     TIP_Y,
@@ -67,6 +68,8 @@ REACH = Objective(tip_position, weights=(10.0, 10.0), control_weight=0.001)
 GOAL_TOLERANCE = 0.03
 """[m] Distance within which the goal is reached."""
 OBS_MODES = ("sensors", "state")
+TERMS = ("progress", "reached", "control")
+"""Names of the reward's terms."""
 MAX_LEVEL = 3.0
 """Highest level of difficulty."""
 MAX_GOAL_SPEED = 0.15
@@ -267,8 +270,22 @@ class ReachGoal(GoalTask):
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "progress", "reached", "control"; see the class."""
         found = np.empty((3, len(action)))
-        reward_terms(action, before, after, self.bonus, -self.control_weight / len(self.action_names), found)
-        return {"progress": found[0], "reached": found[1], "control": found[2]}
+        reward_terms(action, before, after, self.bonus, self._minus_weight, found)
+        return dict(zip(TERMS, found, strict=True))
+
+    @cached_property
+    def _minus_weight(self) -> float:
+        """Factor on the sum of squared actions."""
+        return -self.control_weight / len(self.action_names)
+
+    def kernels(self) -> TaskKernels | None:
+        """What a device runs; None for obs_mode "state"."""
+        if self.obs_mode == "state":
+            return None
+        size, na = len(self.context_names), len(self.action_names)
+        reward = RowKernel(REWARD, (self.bonus, self._minus_weight), (na, size, size), len(TERMS))
+        columns, scale = self._actuators
+        return TaskKernels(columns, scale, 0.0, (self._track,), self._observer, reward, TERMS, int(REACHED))
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance from the goal and length of the robot [m]."""
