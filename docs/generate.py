@@ -21,6 +21,7 @@ from typing import Any
 import gymnasium as gym
 import tyro
 
+from agents.benchmark_study import page as benchmark
 from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.interface import Interface
 from softgym_envs.core.mismatch import Ladder, MismatchedModel
@@ -485,6 +486,18 @@ def _percent(run: Run) -> str:
     return f"{100 * run['success']:.0f} %"
 
 
+# --- controller benchmark -------------------------------------------------------------------------------------------------
+
+FINDINGS: tuple[str, ...] = ()
+"""What the table shows, in sentences; read them again when its numbers change."""
+BENCHMARK = "reference/benchmark.md"
+
+
+def benchmark_page() -> str:
+    """The published cells of the controller benchmark."""
+    return NOTE + benchmark.markdown(benchmark.published(), "../images/benchmark_", FINDINGS)
+
+
 DIAGNOSTICS = """\
 # Diagnostics
 
@@ -517,6 +530,7 @@ def main(args: Args) -> int:
         "reference/environments.md": index_page(),
         "reference/task_cards.md": cards_page(),
         "reference/diagnostics.md": diagnostics_page(),
+        BENCHMARK: benchmark_page(),
         **{f"reference/systems/{r.name}.md": system_page(r) for r in systems().values()},
     }
     stale = [
@@ -525,6 +539,9 @@ def main(args: Args) -> int:
     if args.check:
         print(f"stale: {', '.join(str(args.out / name) for name in stale)}; run `make docs`" if stale else "all up to date")
         return int(bool(stale))
+    if BENCHMARK in stale:
+        for family in benchmark.families(benchmark.published()):
+            write_atomically(IMAGES / f"benchmark_{family}.png", benchmark.draw(benchmark.published(), family))
     for name in stale:
         write_atomically(args.out / name, pages[name].encode())
     print("written: " + (", ".join(str(args.out / name) for name in stale) or "nothing, all pages are up to date"))

@@ -98,6 +98,10 @@ ROWS: dict[str, Row] = {
         lambda case: (planners.gps(case), {}), "full state", "planning",
         "Sample-based iLQG [Wang2020]: plans the episode when it begins.",
     ),
+    "optimal": Row(
+        lambda case: (planners.optimal(case), {}), "full state", "none",
+        "Optimal control by direct transcription, replayed open loop.",
+    ),
     "ppo": Row(partial(learners.trained, algorithm="ppo"), "sensors", "training", "PPO from scratch.", SEEDS),
     "sac": Row(partial(learners.trained, algorithm="sac"), "sensors", "training", "SAC from scratch.", SEEDS),
     "imitation": Row(

@@ -36,7 +36,11 @@ Every controller plays the same episodes of the native engine: episode i begins 
 - **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners).
 - **Sees**: "full state" includes the parameters that an episode drew. "Sensors" is the observation of the id.
 - **Plan**: processor time of one plan of one robot, median and 95th percentile. A late plan takes longer than a control period.
+- **Processor**: processor time of all episodes of a row, and of its training.
 - **Steps**: simulated control steps per executed one, measured. A step with exact derivatives counts as one.
+- **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table.
+
+No planner sees sensors: this package has no observer of the state for controllers.
 """
 
 
@@ -83,6 +87,11 @@ class Line(NamedTuple):
         low, high = np.quantile(drawn, (0.025, 0.975))
         return Interval(float(returns.mean()), float(low), float(high))
 
+    @property
+    def milliseconds(self) -> float:
+        """Mean processor time of a control step of one robot [ms]."""
+        return float(np.mean([1e3 * cell["period"] / cell["real_time_factor"] for cell in self.cells]))
+
     def mean(self, key: str, per: str = "") -> float:
         """Mean of a number over the cells, over another one if given."""
         return float(np.mean([cell[key] / (max(cell[per], 1) if per else 1.0) for cell in self.cells]))
@@ -118,7 +127,7 @@ def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequen
     """
     lines = lines_of(cells)
     page = ["# Controller benchmark\n", INTRO, *_findings(findings), *_controllers(lines), *_summary(lines)]
-    for family in _families(lines):
+    for family in families(cells):
         own = [line for line in lines if system_of_task(line.id).name == family]
         page += [f"## {family}\n", f"![Performance profiles and score against compute, {family}]({pictures}{family}.png)\n"]
         page += _table([line for line in own if not line.reason])
@@ -126,8 +135,9 @@ def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequen
     return "\n".join(page)
 
 
-def _families(lines: Sequence[Line]) -> list[str]:
-    return list(dict.fromkeys(system_of_task(line.id).name for line in lines))
+def families(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Systems of cells, in the order of ids."""
+    return list(dict.fromkeys(system_of_task(line.id).name for line in lines_of(cells)))
 
 
 def _findings(findings: Sequence[str]) -> list[str]:
@@ -173,7 +183,7 @@ def _table(lines: Sequence[Line]) -> list[str]:
     head = (
         "| id | controller | success [%] | return | episodes | steps | training steps | plan p50 [ms] | p95 [ms] | period [ms]"
     )
-    head += " | late plans | real-time factor | ms per step |"
+    head += " | late plans | real-time factor | processor [s] |"
     return [head, "| --- " * 13 + "|", *map(_row, lines), ""]
 
 
@@ -182,11 +192,13 @@ def _row(line: Line) -> str:
     low, high = (None if end is None else 100 * end for end in (found.low, found.high))
     success = Interval(100 * found.value, low, high, tuple(100 * run for run in found.runs))
     plans, late = sum(cell["plans"] for cell in line.cells), sum(cell["missed"] for cell in line.cells)
+    simulated, trained = line.mean("simulated", "executed"), line.mean("training_steps")
     cells = [
         f"`{line.id}`{f' {line.options}' if line.options else ''}", f"`{line.label}`", _text(success), _text(line.mean_return),
-        str(sum(cell["episodes"] for cell in line.cells)), f"{line.mean('simulated', 'executed'):,.0f}",
-        f"{line.mean('training_steps'):,.0f}", *(number(1e3 * line.mean(key)) for key in ("plan_p50", "plan_p95", "period")),
-        f"{late} of {plans}", number(line.mean("real_time_factor")), number(1e3 * line.mean("processor_seconds", "executed")),
+        str(sum(cell["episodes"] for cell in line.cells)), f"{simulated:,.0f}" if simulated else "",
+        f"{trained:,.0f}" if trained else "", *(number(1e3 * line.mean(key)) for key in ("plan_p50", "plan_p95", "period")),
+        f"{late} of {plans}", number(line.mean("real_time_factor")),
+        number(sum(cell["processor_seconds"] + cell["training_seconds"] for cell in line.cells)),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -227,9 +239,9 @@ def draw(cells: Sequence[Mapping[str, Any]], family: str) -> bytes:
         profile = np.mean([performance_profile(found[None], thresholds) for found in each], axis=0)
         left.plot(thresholds, profile, style, color=color, linewidth=1.5)
         own = [line for line in lines if line.label == label and not line.reason]
-        spent = np.exp(np.mean([np.log(max(line.mean("processor_seconds", "executed"), 1e-7)) for line in own]))
+        spent = np.exp(np.mean([np.log(line.milliseconds) for line in own]))
         mean = max(float(np.mean([found.mean() for found in each])), LOWEST)
-        right.semilogx(1e3 * spent, mean, marker, color=color)
+        right.semilogx(spent, mean, marker, color=color)
         handles += left.plot([], [], style + marker, color=color, label=label)
     left.set(xlabel="score s", ylabel="share of episodes with a score above s", ylim=(0.0, 1.02))
     right.set(xlabel="processor time per control step [ms]", ylabel="mean score", ylim=(LOWEST - 0.05, 1.1))
@@ -249,7 +261,7 @@ def write(cells: Sequence[Mapping[str, Any]], out: Path) -> None:
     known = [cell for cell in published() if cell["id"] in ids and tuple(cell[key] for key in keys) not in own]
     together = [*known, *cells]
     write_atomically(out / "benchmark.md", markdown(together, "").encode())
-    for family in _families(lines_of(together)):
+    for family in families(together):
         write_atomically(out / f"{family}.png", draw(together, family))
 
 

@@ -17,16 +17,18 @@ import scipy.sparse
 
 from softgym_envs.core.errors import MissingDependencyError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Array, check_array
+from softgym_envs.core.simulator import Array, Symbolic, check_array
+from softgym_envs.core.task import load
 
 from ..control.actions import ActionSimulator, RewardCost
 from ..control.gps import GPSOptions, plan_gps
 from ..control.ilqg import STEP_SIZES, ILQGOptions
 from ..control.mpc import ILQGController
+from ..control.optimal import Manoeuvre, plan_motion
 from ..control.plan import Plan, UnstablePlanError, total_cost
 from ..control.task_mpc import TaskMpc, World, with_drawn
 from ..learning.evaluation import Controller
-from .case import Case, Unable
+from .case import Case, CountedEngine, Unable
 
 TRIALS = 3
 """Dampings that iLQG tries side by side in its one line search per iteration."""
@@ -34,6 +36,8 @@ ROLLOUTS = 40
 """Rollouts per iteration of sample-based iLQG [Wang2020, V-C]."""
 RATE, TRUST = 0.5, 0.5
 """Linear MPC: largest change of an action from one control step to the next, and by one solution."""
+SMOOTHNESS, SECONDS = 1e-3, 20.0
+"""Optimal control: weight of changes of controls [s^2], most processor time of a motion [s]."""
 ALPHAS = np.array([0.0, 0.125, 0.25, 0.5, 1.0])
 """Fractions of a solution that linear MPC tries."""
 
@@ -273,6 +277,58 @@ class GpsRow:
             except UnstablePlanError:
                 self.plan = None
         return np.zeros(row.simulator.nu) if self.plan is None else self.plan.policy(state, self.age)
+
+
+@dataclass(eq=False)
+class OptimalRow:
+    """Optimal control by direct transcription for one row, replayed open loop: the least effort to the declared final state.
+
+    The motion takes half of the episode; its last control is held. It plans again when the final state changes.
+    """
+
+    row: Row
+    engine: CountedEngine
+    period: float
+    ends: Callable[[Array], Array]
+    end: Array | None = field(default=None, init=False)
+    actions: Array = field(default_factory=lambda: np.zeros((1, 1)), init=False)
+    age: int = field(default=0, init=False)
+
+    def __call__(self, state: Array, cost: RewardCost) -> Array:
+        """See `RowPlanner`."""
+        end = self.ends(cost.context[None])[0]
+        if self.end is None or not np.array_equal(end, self.end, equal_nan=True):
+            self.actions, self.age, self.end = self.planned(state, end), 0, end
+        self.age += 1
+        return np.asarray(self.actions[min(self.age, len(self.actions)) - 1])
+
+    def planned(self, state: Array, end: Array) -> Array:
+        """Actions (K, na) of the motion."""
+        engine, scale = self.engine, self.row.simulator.task.scale_action
+        bounds = scale(-np.ones((1, self.row.simulator.nu)))[0], scale(np.ones((1, self.row.simulator.nu)))[0]
+        steps = max(self.row.steps // 2, 2)
+        manoeuvre = Manoeuvre(state, end, steps, bounds, smoothness=SMOOTHNESS)
+        found = plan_motion(engine.engine, manoeuvre, parameters=self.row.parameters, seconds=SECONDS)
+        engine.steps += found.iterations * steps * self.row.substeps
+        return np.asarray(np.clip(2.0 * (found.controls - bounds[0]) / (bounds[1] - bounds[0]) - 1.0, -1.0, 1.0))
+
+
+def optimal(case: Case) -> Controller:
+    """Optimal control and replay.
+
+    Raises:
+        Unable: The step has no symbolic form, or the system declares no final state.
+    """
+    system, id = case.system, case.cell.id
+    engine = system.simulator(system.task(id).model)
+    if not isinstance(engine, Symbolic):
+        raise Unable("The step of the native engine has no symbolic form.")
+    if not system.ends or id not in load(system.ends):
+        raise Unable("The system declares no final state of this id (`System.ends`).")
+    ends, period = load(system.ends)[id], system.task(id).control_period
+    coarse = CountedEngine(system.simulator(system.task(id).model, dt=period))
+    case.engines.append(coarse)
+    return row_by_row(case, lambda row: OptimalRow(row, coarse, period, ends))
 
 
 def gps(case: Case) -> Controller:

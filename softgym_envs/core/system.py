@@ -80,6 +80,8 @@ class System:
     tasks: "heuristic" or "planner" shows that a task can be done, "blind" does not see what it is about."""
     planning: str = ""
     """A mapping: id -> settings of sampling MPC that differ from those of `agents.control.task_mpc.TaskMpc`."""
+    ends: str = ""
+    """A mapping: id -> function (contexts (B, nc)) -> final states (B, nx) at which the task is done, NaN where free."""
     objectives: Mapping[str, str] = field(default_factory=dict)
     """Name -> a `core.objective.Objective` that studies and planners minimise."""
     free_structure: tuple[str, ...] = ()

@@ -7,10 +7,12 @@ import pytest
 from helpers import run
 
 import agents
+from agents.benchmark_study import page
 from agents.benchmark_study.case import Cell
 from agents.benchmark_study.run import Settings, run_cell
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import read_json
+from softgym_envs.systems import tasks
 
 ROOT = Path(__file__).parents[2]
 TIMES = ("processor_seconds", "plan_p50", "plan_p95", "missed", "real_time_factor", "seconds", "training_seconds")
@@ -70,6 +72,16 @@ def test_a_users_controller_enters_by_one_line(tmp_path):
     text = (tmp_path / "out" / "benchmark.md").read_text()
     assert "| `ArmReach-v0` | `my_package:controller` | 0 [" in text and "](arm.png)" in text
     assert (tmp_path / "out" / "arm.png").stat().st_size > 5_000
+
+
+def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
+    cells = page.published()
+    for name in ("zero", "random", "heuristic", "policy"):
+        assert {cell["id"] for cell in cells if cell["controller"] == name} == {task.id for task in tasks()}
+    for cell in cells:
+        assert cell.get("reason") or len(cell["success"]) == len(cell["returns"]) == cell["episodes"]
+    names = [Cell(*(cell[key] for key in Cell._fields)).name for cell in cells]
+    assert len(set(names)) == len(names) and page.PUBLISHED.stat().st_size < 200_000
 
 
 def test_imitation_is_a_policy_file_that_plays(tmp_path):

@@ -22,6 +22,7 @@ SYSTEM = System(
     learning="softgym_envs.systems.arm.learning:LEARNING",
     controllers="softgym_envs.systems.arm.controllers:CONTROLLERS",
     planning="softgym_envs.systems.arm.controllers:PLANNING",
+    ends="softgym_envs.systems.arm.controllers:ENDS",
     objectives={"reach": "softgym_envs.systems.arm.procedure:REACH", "hold": "softgym_envs.systems.arm.procedure:HOLD"},
     free_structure=("rest_angle", "parameter_values"),
 )

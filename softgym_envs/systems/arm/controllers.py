@@ -45,6 +45,14 @@ def blind(envs: Any) -> Controller:
 CONTROLLERS = {name: {"heuristic": reflex, "blind": blind} for name in ("ArmReach-v0", "ArmHold-v0")}
 """Id -> name -> factory of a policy; see `core.system.System.controllers`."""
 
+
+def at_target(context: Array) -> Array:
+    """The elbow at its target, at rest, with any activations."""
+    return np.stack([context[:, 0], np.zeros(len(context)), *np.full((2, len(context)), np.nan)], axis=1)
+
+
+ENDS = {"ArmReach-v0": at_target, "ArmHold-v0": at_target}
+"""Id -> final states; see `core.system.System.ends`."""
 PLANNING: dict[str, dict[str, float]] = {
     "ArmHold-v0": {
         "horizon": 12, "knots": 4, "samples": 32, "iterations": 3, "narrowing": 0.4, "replan_every": 1, "temperature": 0.05,
