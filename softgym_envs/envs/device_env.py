@@ -21,7 +21,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ShapeError
-from ..core.simulator import check_choice, check_number
+from ..core.simulator import Simulator, check_choice, check_number
 from ..core.system import NATIVE
 from ..core.task import Task
 from ..engines.warp.buffers import Packed, prepare
@@ -29,6 +29,7 @@ from ..engines.warp.engine import LOADING, WarpEngine
 from ..engines.warp.float32 import as_float32, in_float32
 from ..engines.warp.row_kernel import HasKernels, RowKernel, TaskKernels
 from . import device_kernels
+from .episodes import Episodes
 from .vector_env import SoftgymVectorEnv
 
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
@@ -188,6 +189,26 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         return self.host.episodes.simulator._columns(parameter_values)  # type: ignore[attr-defined]
 
     # --- episodes ---------------------------------------------------------------------------------------------------
+
+    @property
+    def episodes(self) -> Episodes:
+        """The episodes on the host that starts are drawn from; their states are not those of the device."""
+        return self.host.episodes
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.host.task
+
+    @property
+    def simulator(self) -> Simulator:
+        """The simulator under the task."""
+        return self.host.simulator
+
+    @property
+    def built(self) -> dict[str, Any]:
+        """Arguments that the environment on NumPy was made with."""
+        return self.host.built
 
     @property
     def state(self) -> torch.Tensor:
