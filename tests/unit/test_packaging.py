@@ -139,7 +139,7 @@ for system in systems().values():
         try:
             system.simulator(backend=backend)
         except MissingDependencyError as error:
-            needed = backend if backend in ("pinocchio", "elastica") else "mujoco"
+            needed = "pinocchio" if backend in ("pinocchio", "elastica") else "mujoco"  # elastica needs both
             assert f'needs {needed}: pip install ".[{needed}]"' in str(error), error
         else:
             raise AssertionError(f"{system.name} made {backend}")

@@ -13,7 +13,11 @@ SYSTEM = System(
         "hanging12": "softgym_envs.systems.loop.model:hanging12",
     },
     read_model="softgym_envs.systems.loop.loop_file:read_model",
-    ground_truths={"mujoco": "softgym_envs.systems.loop.mujoco:MujocoLoop", "rod": "softgym_envs.systems.loop.rod:LoopRod"},
+    ground_truths={
+        "mujoco": "softgym_envs.systems.loop.mujoco:MujocoLoop",
+        "rod": "softgym_envs.systems.loop.rod:LoopRod",
+        "elastica": "softgym_envs.systems.loop.elastica:ElasticaLoop",
+    },
     tasks=(
         TaskId("LoopReach-v0", "softgym_envs.systems.loop.build:reach", 200, "baxter12"),
         TaskId("LoopBend-v0", "softgym_envs.systems.loop.build:bend", 200, "baxter12"),

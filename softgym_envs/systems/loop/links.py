@@ -5,6 +5,9 @@ from __future__ import annotations
 from math import pi
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ...core.simulator import Array
 from ...mechanics.tree import Ball, Body, Joint
 from .springs import SIDES
 
@@ -83,3 +86,45 @@ def branch(model: LoopModel, side: str, sign: int) -> tuple[list[Body], list[Joi
             phi = f"{side}_phi{i}"
             joints.append(Joint(phi, "revolute", wrist, f"{side}{i}", stiffness=TWIST[0], damping=TWIST[1]))
     return bodies, joints
+
+
+def about(axis: int, angle: Array) -> Array:
+    """Rotations about x, y or z, (...) -> (..., 3, 3)."""
+    found, (i, j) = np.zeros((*np.shape(angle), 3, 3)), ((1, 2), (2, 0), (0, 1))[axis]
+    found[..., axis, axis] = 1.0
+    found[..., i, i] = found[..., j, j] = np.cos(angle)
+    found[..., j, i] = np.sin(angle)
+    found[..., i, j] = -found[..., j, i]
+    return found
+
+
+def first_turns(sign: int, links: int) -> Array:
+    """Rotations about x between the gripper, or a link, and the next one in the regular loop, (links / 2, 3, 3)."""
+    turn = np.full(links // 2, sign * 2 * pi / links)
+    turn[0] -= sign * pi / 2
+    return about(0, turn)
+
+
+def polygon_angles(turn: Array, sign: int, ways: Array, links: int, across: Array | None) -> Array:
+    """Angles theta, psi (and phi), (..., turns J), of joints whose links point along `ways` (..., J, 3).
+
+    Args:
+        turn: Rotation of the gripper (..., 3, 3).
+        sign: Side of the loop: 1 is left.
+        ways: Directions, of any length.
+        links: Links of the loop, 2 J.
+        across: Directions of the links' x axes (..., J, 3), if links twist.
+    """
+    found: list[Array] = []
+    for i, regular in enumerate(first_turns(sign, links)):
+        turn = turn @ regular
+        way = np.einsum("...ji,...j->...i", turn, ways[..., i, :])
+        x, y, z = np.moveaxis(way / np.linalg.norm(way, axis=-1, keepdims=True), -1, 0)
+        theta, psi = np.arctan2(-y, z), np.arcsin(np.clip(x, -1.0, 1.0))
+        found += [theta, psi]
+        turn = turn @ about(0, theta) @ about(1, psi)
+        if across is not None:
+            x, y, _ = np.moveaxis(np.einsum("...ji,...j->...i", turn, across[..., i, :]), -1, 0)
+            found.append(np.arctan2(y, x))
+            turn = turn @ about(2, found[-1])
+    return np.stack(found, axis=-1)

@@ -7,8 +7,8 @@ only (`procedure.manipulation`), while tasks see true states.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import mujoco
 import numpy as np
 
 from ...core.mismatch import Effect, Ladder, MismatchedModel, transmission
@@ -16,6 +16,9 @@ from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from ...mechanics.tree import Tree
 from .model import ARM, CLAMP
+
+if TYPE_CHECKING:
+    import mujoco
 
 LADDER = Ladder(
     (

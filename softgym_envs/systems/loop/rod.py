@@ -37,9 +37,8 @@ from ...core.simulator import Array, IntArray, check_number
 from ...core.trajectory import Trajectory
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import spec_of, write_tree
-from ...mechanics.structure import rotation
 from ...mechanics.tree import Tree
-from .links import TWIST
+from .links import TWIST, polygon_angles
 from .mismatch import LADDER, flawed, harden, sensed
 from .model import ARM, LoopModel
 from .springs import SIDES
@@ -179,27 +178,7 @@ class LoopRod(MujocoSimulator):
                 frames = np.array([body.xmat.reshape(3, 3) for body in bodies])
                 last = data.body(f"{side}{count - 1}").xmat.reshape(3, 3)[:, 2]
                 ways = np.vstack([np.diff(corners, axis=0), last])
-                found.append(_angles(turn, sign, ways, links, frames[:, :, 0] if self.model.twist else None))
+                found.append(polygon_angles(turn, sign, ways, links, frames[:, :, 0] if self.model.twist else None))
             return np.concatenate(found)
 
         return self.engine.evaluate(state, parameter_values, read)
-
-
-def _angles(turn: Array, sign: int, ways: Array, links: int, across: Array | None) -> Array:
-    """Angles theta, psi (and phi) of joints whose links point along `ways` (links / 2, 3), from a gripper of rotation `turn`.
-
-    `across`: directions of the links' x axes (links / 2, 3), if links twist.
-    """
-    found = []
-    step = sign * 2 * pi / links
-    for i, way in enumerate(ways):
-        turn = turn @ rotation((step - sign * pi / 2 if i == 0 else step, 0.0, 0.0))
-        x, y, z = turn.T @ way / np.linalg.norm(way)
-        theta, psi = np.arctan2(-y, z), np.arcsin(np.clip(x, -1.0, 1.0))
-        found += [theta, psi]
-        turn = turn @ rotation((theta, 0.0, 0.0)) @ rotation((0.0, psi, 0.0))
-        if across is not None:
-            x, y, _ = turn.T @ across[i]
-            found.append(np.arctan2(y, x))
-            turn = turn @ rotation((0.0, 0.0, found[-1]))
-    return np.array(found)
