@@ -263,7 +263,7 @@ def overlap(simulator: Any, scenes: int) -> dict[str, Any]:
         rng = np.random.default_rng(first)
         count = min(50, scenes - first)
         state = simulator.initial_state(count)
-        model.split(state).obstacles[:] = [layout.draw(model, rng, 3.0).poses for _ in range(count)]
+        model.split(state).obstacles[:] = [layout.draw(model, [rng], 3.0).poses[0] for _ in range(count)]
         controls = np.repeat(rng.uniform(low, high, (count, 20, model.nu)), 5, axis=1)
         states, status = simulator.rollout(state, controls, substeps=substeps)
         depths.append(-1e3 * model.clearance(states[:, 1:]).ravel())

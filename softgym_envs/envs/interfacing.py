@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
+from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..core.errors import OptionError
 from ..core.interface import CALIBRATION, LATENCIES, Interface, ends_of
 from ..core.layout import QUATERNION
 from ..core.simulator import Array, Simulator
-from ..core.task import Task
+from ..core.task import BoolArray, Task
 
 MOST_PENDING = 1000
 """Most control steps of a latency."""
@@ -49,17 +50,19 @@ class Timing:
                 given, longest = getattr(self.interface, name), MOST_PENDING * self.substeps * self.dt
                 raise OptionError(f"{name} is {given} s, allowed are {MOST_PENDING} control steps, {longest:g} s")
 
-    @property
+    @cached_property
+    def _spans(self) -> list[tuple[float, float]]:
+        return [ends_of(getattr(self.interface, name)) for name in LATENCIES]
+
+    @cached_property
     def ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Shortest and longest latency of (actions, observations)."""
-        spans = [ends_of(getattr(self.interface, name)) for name in LATENCIES]
-        low, high = zip(*((round(a / self.dt), round(b / self.dt)) for a, b in spans), strict=True)
+        low, high = zip(*((round(a / self.dt), round(b / self.dt)) for a, b in self._spans), strict=True)
         return low, high
 
     def draw(self, rng: np.random.Generator) -> list[int]:
         """Latencies of an episode, (actions, observations)."""
-        spans = [ends_of(getattr(self.interface, name)) for name in LATENCIES]
-        return [round((rng.uniform(low, high) if low < high else low) / self.dt) for low, high in spans]
+        return [round((rng.uniform(low, high) if low < high else low) / self.dt) for low, high in self._spans]
 
     @property
     def sample(self) -> int:
@@ -169,9 +172,15 @@ class SensorModel:
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Gain and bias of an episode, (2, K + no)."""
-        drawn, varied = self.low.copy(), self.low < self.high
-        drawn[varied] = rng.uniform(self.low[varied], self.high[varied])
+        drawn, varied = self.low.copy(), self._varied
+        if varied is not None:
+            drawn[varied] = rng.uniform(self.low[varied], self.high[varied])
         return drawn
+
+    @cached_property
+    def _varied(self) -> BoolArray | None:
+        varied = self.low < self.high
+        return varied if varied.any() else None
 
     def measure(self, state: Array, drawn: Array, normal: Array | None) -> Array:
         """States (B, nx) as measured, with gain and bias (B, 2, K + no) and normal numbers (B, K)."""

@@ -9,9 +9,9 @@ import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
 from softgym_envs.systems.vine import VineModel
 from softgym_envs.systems.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
-from softgym_envs.systems.vine.free_paths import bent_axes, random_ways, suggested
-from softgym_envs.systems.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
-from softgym_envs.systems.vine.obstacles import rectangle, segment_distance, to_local
+from softgym_envs.systems.vine.free_paths import bent_axes, suggested
+from softgym_envs.systems.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate
+from softgym_envs.systems.vine.obstacles import Circle, Polygon, lines_apart, rectangle, segment_distance, to_local
 from softgym_envs.systems.vine.tasks import GOAL_TOLERANCE, MAX_GOAL_SPEED, RANGE, RAYS
 
 IDS = ["VineGrow-v0", "VineNavigate-v0", "VineSqueeze-v0", "VineWall-v0"]
@@ -19,6 +19,23 @@ IDS = ["VineGrow-v0", "VineNavigate-v0", "VineSqueeze-v0", "VineWall-v0"]
 
 def make(env_id, **keywords):
     return gym.make(env_id, **keywords).unwrapped
+
+
+def drawn(layout, model, seed, level=1.0):
+    """Poses and goal of one episode."""
+    (poses,), (goal,) = layout.draw(model, [np.random.default_rng(seed)], level)
+    return poses, goal
+
+
+def random_axes(model, count, lengths, largest):
+    rng = np.random.default_rng(0)
+    return bent_axes(model, rng.uniform(*lengths, count), largest * rng.uniform(-1, 1, (count, 2)))
+
+
+def apart(shape, pose, lines):
+    """Smallest distance of lines (..., k, 2) from a shape at a pose."""
+    local = to_local(lines, pose)
+    return segment_distance(shape, local[..., :-1, :], local[..., 1:, :]).min(axis=-1)
 
 
 def named(env, observation):
@@ -141,9 +158,9 @@ def test_goals_behind_the_wall_are_on_both_sides_whichever_way_it_ends():
     """Neither side nor sign of the goal tells the other; goals of one side spread over many widths of `GOAL_TOLERANCE`."""
     layout = Plate()
     model = layout.furnish(VineModel())
-    drawn = [layout.draw(model, np.random.default_rng(seed), 1.0) for seed in range(200)]
-    side = np.array([-np.sign(scene.poses[0, 1]) for scene in drawn])
-    aside = side * np.array([scene.goal[1] for scene in drawn])
+    poses, goals = layout.draw(model, [np.random.default_rng(seed) for seed in range(200)], 1.0)
+    side = -np.sign(poses[:, 0, 1])
+    aside = side * goals[:, 1]
     assert 0.35 < (side > 0).mean() < 0.65 and 0.15 < (aside < 0).mean() < 0.5
     assert np.ptp(aside) > 8 * GOAL_TOLERANCE and aside.std() > 2 * GOAL_TOLERANCE
 
@@ -169,12 +186,42 @@ def test_ways_are_arcs_that_a_robot_keeps_while_it_grows():
     np.testing.assert_allclose(line[[0, -1]], [[0, 0], long[-1]], atol=1e-12)
 
 
-@pytest.mark.parametrize("layout", [Open(), Doors(), Clutter(), Gap(), Plate()], ids=lambda layout: type(layout).__name__)
+LAYOUTS = pytest.mark.parametrize(
+    "layout", [Open(), Doors(), Clutter(), Gap(), Plate()], ids=lambda layout: type(layout).__name__
+)
+
+
+@LAYOUTS
+def test_episodes_of_many_rows_are_those_of_single_rows(layout):
+    model, rngs = layout.furnish(VineModel()), [np.random.default_rng(seed) for seed in range(40)]
+    poses, goals = layout.draw(model, rngs, 2.0)
+    for seed in range(40):
+        alone = np.random.default_rng(seed)
+        (pose,), (goal,) = layout.draw(model, [alone], 2.0)
+        np.testing.assert_array_equal(pose, poses[seed])
+        np.testing.assert_array_equal(goal, goals[seed])
+        assert alone.random() == rngs[seed].random()
+
+
+@pytest.mark.parametrize(
+    "shape", [Circle(0.1), Gap().furnish(VineModel()).obstacles[0].shape, Polygon(((0, 0), (0.3, 0), (0, 0.2)))]
+)
+def test_lines_are_apart_where_the_smallest_distance_of_their_segments_says_so(shape):
+    rng = np.random.default_rng(0)
+    lines, poses = np.cumsum(rng.normal(0.0, 0.03, (2000, 2, 9, 2)), axis=2), rng.normal(0.0, 0.3, (2000, 3))
+    distance = np.array([apart(shape, pose, line).min() for pose, line in zip(poses, lines, strict=True)])
+    for least in (0.0, 0.05):
+        found = lines_apart(shape, poses, lines, least)
+        np.testing.assert_array_equal(found, distance > least)
+        assert 100 < found.sum() < 1900
+
+
+@LAYOUTS
 def test_goals_are_outside_of_obstacles_and_away_from_the_robot(layout):
     model = layout.furnish(VineModel())
     for seed in range(12):
         for level in (1.0, 3.0):
-            poses, goal = layout.draw(model, np.random.default_rng(seed), level)
+            poses, goal = drawn(layout, model, seed, level)
             distance = [o.shape.distance(to_local(goal, p)) for o, p in zip(model.obstacles, poses, strict=True)]
             assert min(distance, default=1.0) > model.radius
             assert np.linalg.norm(goal) > 1.1 * model.initial_length + 0.03
@@ -184,12 +231,12 @@ def test_goals_are_outside_of_obstacles_and_away_from_the_robot(layout):
 
 def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_through():
     """The barriers block the suggested ways; one of many random ways to the goal passes all entry points freely."""
-    layout, rng = Doors(), np.random.default_rng(0)
+    layout = Doors()
     model = layout.furnish(VineModel())
-    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (1.0, 1.15), 3.0)] for _ in range(20)])
+    axes = random_axes(model, 20_000, (1.0, 1.15), 3.0)
     for seed in range(8):
         for level in (1.0, 3.0):
-            poses, goal = layout.draw(model, np.random.default_rng(seed), level)
+            poses, goal = drawn(layout, model, seed, level)
             boards = [(model.obstacles[k].shape, poses[k]) for k in range(2 * int(level))]
             assert (poses[2 * int(level) : 6, 0] < BEHIND).all()
             entry_point = poses[:2, :2].mean(axis=0)
@@ -202,8 +249,7 @@ def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_throug
             there = axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03]
             free = np.ones(len(there), dtype=bool)
             for shape, pose in ((o.shape, pose) for o, pose in zip(model.obstacles, poses, strict=True) if pose[0] > BEHIND):
-                local = to_local(there, pose)
-                free &= segment_distance(shape, local[:, :-1], local[:, 1:]).min(axis=1) > model.radius
+                free &= apart(shape, pose, there) > model.radius
             assert free.any()
 
 
@@ -212,7 +258,7 @@ def test_the_gap_is_a_little_wider_than_the_tube_and_less_so_at_higher_levels():
     for seed in range(10):
         widths = []
         for level in (1.0, 3.0):
-            poses, goal = layout.draw(model, np.random.default_rng(seed), level)
+            poses, goal = drawn(layout, model, seed, level)
             width = np.linalg.norm(poses[0, :2] - poses[1, :2])
             widths.append(width - 2 * model.radius)
             assert 0.004 / level <= widths[-1] <= 0.008 / level
@@ -225,29 +271,27 @@ def test_the_gap_is_a_little_wider_than_the_tube_and_less_so_at_higher_levels():
 
 def test_no_free_motion_leads_behind_the_wall():
     """Among 40 000 shapes with one bend per section, none ends at the goal without passing through the wall."""
-    layout, rng = Plate(), np.random.default_rng(0)
+    layout = Plate()
     model = layout.furnish(VineModel())
-    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (0.6, 1.2), 4.0)] for _ in range(40)])
+    axes = random_axes(model, 40_000, (0.6, 1.2), 4.0)
     for seed in range(24):
-        poses, goal = layout.draw(model, np.random.default_rng(seed), 1.0 + seed % 3)
-        local = to_local(axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03], poses[0])
-        gaps = segment_distance(model.obstacles[0].shape, local[:, :-1], local[:, 1:]).min(axis=1)
+        poses, goal = drawn(layout, model, seed, 1.0 + seed % 3)
+        gaps = apart(model.obstacles[0].shape, poses[0], axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03])
         assert len(gaps) > 10 and gaps.max() < model.radius
 
 
 def test_no_free_motion_passes_the_gap():
     """Of shapes with one bend per section that end at the goal, 1 % pass between the jaws without touching them (level 1)."""
-    layout, rng = Gap(), np.random.default_rng(0)
+    layout = Gap()
     model = layout.furnish(VineModel())
-    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (0.8, 1.2), 3.0)] for _ in range(20)])
+    axes = random_axes(model, 20_000, (0.8, 1.2), 3.0)
     tried = free = 0
     for seed in range(12):
-        poses, goal = layout.draw(model, np.random.default_rng(seed), 1.0)
+        poses, goal = drawn(layout, model, seed, 1.0)
         there = axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03]
         gaps = np.full(len(there), np.inf)
         for obstacle, pose in zip(model.obstacles, poses, strict=True):
-            local = to_local(there, pose)
-            gaps = np.minimum(gaps, segment_distance(obstacle.shape, local[:, :-1], local[:, 1:]).min(axis=1))
+            gaps = np.minimum(gaps, apart(obstacle.shape, pose, there))
         tried += len(there)
         free += int((gaps > model.radius).sum())
     assert tried > 300 and free <= 0.03 * tried
@@ -264,7 +308,7 @@ def test_goals_are_within_reach(layout):
     low, high = np.array([0.3, *[-layout.curvature] * 2]), np.array([model.max_length, *[layout.curvature] * 2])
     starts = [np.array([0.6, a, b]) for a in (-1.5, 1.5) for b in (-1.5, 1.5)]
     for seed in range(6):
-        _, goal = layout.draw(model, np.random.default_rng(seed), 3.0 if layout.levels else 1.0)
+        _, goal = drawn(layout, model, seed, 3.0 if layout.levels else 1.0)
         miss = (
             least_squares(
                 lambda given: bent_axes(model, given[:1], given[None, 1:])[0, -1] - goal,  # noqa: B023

@@ -142,8 +142,8 @@ def test_bad_simulators_and_constants():
 def test_the_mujoco_models_tube_overlaps_by_what_its_page_says():
     """Random actions in clutter: half of the states that touch below 0.5 mm, nine of ten below 2 mm; ours below 0.1 mm."""
     layout = Clutter(curvature=1.5)
-    model, rng = layout.furnish(VineModel()), np.random.default_rng(0)
-    poses = [layout.draw(model, rng, 3.0).poses for _ in range(16)]
+    model = layout.furnish(VineModel())
+    poses = layout.draw(model, [np.random.default_rng(seed) for seed in range(16)], 3.0).poses
     for simulator, half, most in ((VineSimulator(model), 0.05, 0.1), (MujocoVine(model), 0.5, 2.0)):
         state = simulator.initial_state(16)
         model.split(state).obstacles[:] = poses

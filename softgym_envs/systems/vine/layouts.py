@@ -1,38 +1,46 @@
 """Layouts of obstacles and goals: open field, barriers with openings, a narrow gap, a wall, the paper's scene.
 
 A layout has a fixed set of shapes (structure of the model) and draws their poses and a goal for every episode. All layouts are
-for a robot whose base is the world's origin, heading along +x, unless they say otherwise.
-Legend: M obstacles, N links.
+for a robot whose base is the world's origin, heading along +x, unless they say otherwise. Random numbers of a row come from its
+own generator, all geometry is computed for many rows at once. Legend: B rows, M obstacles, N links.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.errors import OptionError
 from ...core.simulator import Array
-from .free_paths import bent_axes, random_ways
+from ...core.task import BoolArray
+from .free_paths import Ways, bent_axes, first_ways
 from .model import VineModel, with_obstacles
-from .obstacles import Circle, Obstacle, Polygon, Shape, segment_distance, to_local
+from .obstacles import Circle, Obstacle, Polygon, Shape, lines_apart
 
 CLEAR = 0.012
 """Free space beside the tube of a robot on its way to the goal [m]."""
 BEHIND = -3.0
 """Coordinate beyond which obstacles stand that a level does not use [m]."""
+NEAR, TRIED = 0.2, 20
+"""Largest distance of a block from a point of a way, in x and in y [m], and number of places that are tried."""
 AWAY = 0.1
 """[m] Least distance of goals in the open from the line along which the robot leaves its reel."""
 
 
+Generators = Sequence[np.random.Generator]
+
+
 class Drawn(NamedTuple):
-    """Obstacles and goal of an episode."""
+    """Obstacles and goals of episodes."""
 
     poses: Array
-    """(M, 3) [m, m, rad]"""
+    """(B, M, 3) [m, m, rad]"""
     goal: Array
-    """(2,) [m]"""
+    """(B, 2) [m]"""
 
 
 class Layout(Protocol):
@@ -44,11 +52,11 @@ class Layout(Protocol):
     def furnish(self, model: VineModel) -> VineModel:
         """The model with the layout's shapes."""
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """One episode, at a level of difficulty.
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
+        """One episode for each generator (B,), at a level of difficulty.
 
         Raises:
-            OptionError: There is none, e.g. because obstacles leave no way free.
+            OptionError: A row has none, e.g. because obstacles leave no way free.
         """
 
 
@@ -70,15 +78,22 @@ class Open:
         """The model unchanged."""
         return model
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
         """Draw a goal within reach."""
         x, y, heading = model.base
-        for way in random_ways(model, rng, self.lengths, self.curvature):
-            to = way.goal - (x, y)
-            axes = way.all_axes(model) if model.obstacles else np.zeros((0, 1, 2))
-            if abs(np.cos(heading) * to[1] - np.sin(heading) * to[0]) > AWAY and is_free(model, model.poses, axes):
-                return Drawn(model.poses, way.goal)
-        raise OptionError(f"obstacles leave no way free to a goal; {self.lengths} m long ways were tried")
+        poses, goals = np.repeat(model.poses[None], len(rngs), axis=0), np.empty((len(rngs), 2))
+
+        def accept(rows: NDArray[np.intp], ways: Ways) -> BoolArray:
+            to = ways.goal - (x, y)
+            fits = np.abs(np.cos(heading) * to[:, 1] - np.sin(heading) * to[:, 0]) > AWAY
+            if model.obstacles:
+                fits &= are_free(model, poses[rows], ways.all_axes(model))
+            goals[rows] = ways.goal
+            return fits
+
+        if first_ways(model, rngs, self.lengths, self.curvature, accept).any():
+            raise OptionError(f"obstacles leave no way free to a goal; {self.lengths} m long ways were tried")
+        return Drawn(poses, goals)
 
 
 @dataclass(frozen=True)
@@ -113,26 +128,30 @@ class Doors:
         shapes = [*[box(*self.board)] * (2 * len(self.stations)), *blocks(self.blocks)]
         return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in shapes))
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
         """Draw openings on a way, which ends at the goal."""
         number = min(max(int(np.ceil(level)), 1), len(self.stations))
         width = self.width / level**self.narrower
-        ways = random_ways(model, rng, self.lengths, self.curvature, station=self.stations[0], beside=self.beside)
-        for way in ways:
-            poses = hidden(len(model.obstacles), rng)
-            for k, station in enumerate(self.stations[:number]):
-                poses[2 * k : 2 * k + 2] = self._barrier(*way.at(station), width)
-            axes = way.all_axes(model)
-            if is_free(model, poses, axes):
-                scatter(model, axes, poses, range(2 * len(self.stations), len(poses)), rng)
-                return Drawn(poses, way.goal)
-        raise OptionError(f"no way through openings of {width:.3g} m was found")
+        poses, goals = np.empty((len(rngs), len(model.obstacles), 3)), np.empty((len(rngs), 2))
+        axes = np.empty((len(rngs), 6, model.num_links + 1, 2))
 
-    def _barrier(self, middle: Array, heading: float, width: float) -> Array:
-        """Poses of two boards at right angles to the way, (2, 3)."""
-        across = np.array([-np.sin(heading), np.cos(heading)])
+        def accept(rows: NDArray[np.intp], ways: Ways) -> BoolArray:
+            poses[rows], goals[rows], axes[rows] = hidden(len(model.obstacles), rngs, rows), ways.goal, ways.all_axes(model)
+            for k, station in enumerate(self.stations[:number]):
+                poses[rows, 2 * k : 2 * k + 2] = self._barriers(*ways.at(np.full(len(rows), station)), width)
+            return are_free(model, poses[rows], axes[rows])
+
+        first = np.full(len(rngs), self.stations[0])
+        if first_ways(model, rngs, self.lengths, self.curvature, accept, station=first, beside=self.beside).any():
+            raise OptionError(f"no way through openings of {width:.3g} m was found")
+        scatter(model, axes, poses, range(2 * len(self.stations), len(model.obstacles)), rngs)
+        return Drawn(poses, goals)
+
+    def _barriers(self, middle: Array, heading: Array, width: float) -> Array:
+        """Poses of two boards at right angles to each way, (k, 2, 3)."""
+        across = np.stack([-np.sin(heading), np.cos(heading)], axis=1)
         half = 0.5 * (width + self.board[1])
-        return np.array([(*(middle + side * half * across), heading) for side in (1.0, -1.0)])
+        return np.stack([np.column_stack([middle + side * half * across, heading]) for side in (1.0, -1.0)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -152,12 +171,18 @@ class Clutter:
         """The model with M shapes."""
         return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in blocks(self.most)))
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
         """Draw blocks beside a way, which ends at the goal."""
-        way = next(random_ways(model, rng, self.lengths, self.curvature))
-        poses = hidden(self.most, rng)
-        scatter(model, way.all_axes(model), poses, range(min(self.most, round(4 * level))), rng)
-        return Drawn(poses, way.goal)
+        poses, goals = np.empty((len(rngs), self.most, 3)), np.empty((len(rngs), 2))
+        axes = np.empty((len(rngs), 6, model.num_links + 1, 2))
+
+        def accept(rows: NDArray[np.intp], ways: Ways) -> BoolArray:
+            poses[rows], goals[rows], axes[rows] = hidden(self.most, rngs, rows), ways.goal, ways.all_axes(model)
+            return np.ones(len(rows), dtype=np.bool_)
+
+        first_ways(model, rngs, self.lengths, self.curvature, accept)
+        scatter(model, axes, poses, range(min(self.most, round(4 * level))), rngs)
+        return Drawn(poses, goals)
 
 
 @dataclass(frozen=True)
@@ -192,22 +217,33 @@ class Gap:
         lower = tuple((x, -y) for x, y in reversed(upper))
         return with_obstacles(model, (Obstacle(Polygon(upper), BEHIND), Obstacle(Polygon(lower), BEHIND)))
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
         """Draw place and width of the gap, on a way, which ends at the goal."""
-        station = rng.uniform(*self.stations)
-        half = model.radius + 0.5 * rng.uniform(*self.clearances) / level
-        turn = level * rng.uniform(-self.tilt, self.tilt)
+        drawn = np.array([rng.random(3) for rng in rngs])
+        (nearest, farthest), (least, most) = self.stations, self.clearances
+        station = nearest + (farthest - nearest) * drawn[:, 0]
+        half = model.radius + 0.5 * (least + (most - least) * drawn[:, 1]) / level
+        turn = level * (-self.tilt + 2.0 * self.tilt * drawn[:, 2])
+        poses, goals = np.empty((len(rngs), 2, 3)), np.empty((len(rngs), 2))
+
+        def accept(rows: NDArray[np.intp], ways: Ways) -> BoolArray:
+            middle, heading = ways.at(station[rows])
+            angle = heading + turn[rows]
+            across = half[rows, None] * np.stack([-np.sin(angle), np.cos(angle)], axis=1)
+            poses[rows] = np.stack([np.column_stack([middle + side * across, angle]) for side in (1.0, -1.0)], axis=1)
+            goals[rows] = ways.goal
+            apart = ways.axis - middle[:, None]
+            near = np.sqrt((apart * apart).sum(axis=-1)) < 2 * self.mouth
+            before, after = near.argmax(axis=1) - 1, near.shape[1] - near[:, ::-1].argmax(axis=1)
+            points, every = np.arange(near.shape[1]), np.arange(len(rows))[:, None]
+            ends = [np.minimum(points, before[:, None]), np.maximum(points, after[:, None])]
+            parts = np.stack([ways.axis[every, points_on] for points_on in ends], axis=1)
+            return are_free(model, poses[rows], np.concatenate([parts, ways.early(model)], axis=1))
+
         beside = self.mouth + self.beside
-        for way in random_ways(model, rng, self.lengths, self.curvature, station=station, beside=beside):
-            middle, heading = way.at(station)
-            across = half * np.array([-np.sin(heading + turn), np.cos(heading + turn)])
-            poses = np.array([(*(middle + side * across), heading + turn) for side in (1.0, -1.0)])
-            near = np.flatnonzero(np.linalg.norm(way.axis - middle, axis=1) < 2 * self.mouth)
-            points = np.arange(len(way.axis))
-            parts = [way.axis[np.minimum(points, near[0] - 1)], way.axis[np.maximum(points, near[-1] + 1)]]
-            if is_free(model, poses, np.concatenate([parts, way.early(model)])):
-                return Drawn(poses, way.goal)
-        raise OptionError("no way through a gap was found")
+        if first_ways(model, rngs, self.lengths, self.curvature, accept, station=station, beside=beside).any():
+            raise OptionError("no way through a gap was found")
+        return Drawn(poses, goals)
 
 
 @dataclass(frozen=True)
@@ -242,24 +278,41 @@ class Plate:
         """The model with one wall."""
         return with_obstacles(model, (Obstacle(box(*self.size), BEHIND),))
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
         """Draw place and angle of the wall; its free end is left or right."""
-        x, side = rng.uniform(*self.distance), rng.choice((-1.0, 1.0))
+        drawn = [self._wall(rng, level) for rng in rngs]
+        bends = np.array([[2.0 * wall.end / (wall.x**2 + wall.end**2), -self.free] for wall in drawn])
+        ways = bent_axes(model, np.full(len(rngs), model.max_length), bends)
+        poses, goals = np.empty((len(rngs), 1, 3)), np.empty((len(rngs), 2))
+        for row, (wall, way, rng) in enumerate(zip(drawn, ways, rngs, strict=True)):
+            first = way[: np.argmax(way[:, 0]) + 1]
+            free = float(np.interp(wall.x + wall.behind, first[:, 0], first[:, 1]))
+            aside = rng.uniform(min(free, wall.end - 0.5 * self.leaning * wall.behind**2), free)
+            poses[row], goals[row] = wall.pose, (wall.x + wall.behind, wall.side * aside)
+        return Drawn(poses, goals)
+
+    def _wall(self, rng: np.random.Generator, level: float) -> _Wall:
+        x, side = rng.uniform(*self.distance), (-1.0, 1.0)[rng.integers(2)]
         end = rng.uniform(*self.end) + self.further * (level - 1.0)
         angle = rng.uniform(-self.tilt, self.tilt)
-        along = side * np.array([-np.sin(angle), np.cos(angle)])
-        place = np.array([x, side * end]) - 0.5 * self.size[1] * along
-        behind = rng.uniform(*self.behind)
-        free = self._free(model, x, end, behind)
-        aside = rng.uniform(min(free, end - 0.5 * self.leaning * behind**2), free)
-        return Drawn(np.array([(*place, angle)]), np.array([x + behind, side * aside]))
+        half = 0.5 * self.size[1]
+        pose = (x - half * (side * -np.sin(angle)), side * end - half * (side * np.cos(angle)), angle)
+        return _Wall(x, side, end, rng.uniform(*self.behind), pose)
 
-    def _free(self, model: VineModel, x: float, end: float, behind: float) -> float:
-        """Lateral distance [m], `behind` the wall, of a way whose first section leads to the end; the second turns back."""
-        bend = np.array([[2.0 * end / (x**2 + end**2), -self.free]])
-        way = bent_axes(model, np.array([model.max_length]), bend)[0]
-        first = way[: np.argmax(way[:, 0]) + 1]
-        return float(np.interp(x + behind, first[:, 0], first[:, 1]))
+
+class _Wall(NamedTuple):
+    """A wall of `Plate`."""
+
+    x: float
+    """Distance along the x axis [m]."""
+    side: float
+    """Side of its free end, -1 or 1."""
+    end: float
+    """Lateral distance of its free end [m]."""
+    behind: float
+    """Distance from the wall to the goal along x [m]."""
+    pose: tuple[float, float, float]
+    """[m, m, rad]"""
 
 
 @dataclass(frozen=True)
@@ -273,26 +326,26 @@ class PaperClutter:
         robot = replace(model, radius=0.5 * 0.015, base=(0.0, 0.0, float(np.deg2rad(-52.0))), max_growth=0.205)
         return with_obstacles(robot, paper_obstacles())
 
-    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
         """Always the same scene; the goal is where the authors' robot is after 3 s, moved by up to 1 cm."""
-        return Drawn(model.poses, np.array([0.51, -0.71]) + rng.uniform(-0.01, 0.01, 2))
+        goals = np.array([0.51, -0.71]) + np.array([rng.uniform(-0.01, 0.01, 2) for rng in rngs])
+        return Drawn(np.repeat(model.poses[None], len(rngs), axis=0), goals)
 
 
-def hidden(count: int, rng: np.random.Generator) -> Array:
-    """Poses behind the robot, out of its reach, (M, 3)."""
-    return np.column_stack([BEHIND - rng.random(count), rng.uniform(-1, 1, count), rng.random(count)])
+def hidden(count: int, rngs: Generators, rows: NDArray[np.intp]) -> Array:
+    """Poses behind the robot, out of its reach, (k, M, 3), for some rows (k,)."""
+    x, y, angle = np.array([rngs[row].random(3 * count) for row in rows.tolist()]).reshape(-1, 3, count).transpose(1, 0, 2)
+    return np.stack([BEHIND - x, -1.0 + 2.0 * y, angle], axis=-1)
 
 
-def apart(shape: Shape, pose: Array, axes: Array) -> float:
-    """Smallest distance of lines of points (..., k, 2) from a shape [m]; negative where one crosses it."""
-    local = to_local(axes, pose)
-    return float(segment_distance(shape, local[..., :-1, :], local[..., 1:, :]).min(initial=np.inf))
-
-
-def is_free(model: VineModel, poses: Array, axes: Array) -> bool:
-    """Whether tubes along lines of points (..., k, 2) leave `CLEAR` to all obstacles that are not hidden."""
-    shown = (k for k, pose in enumerate(poses) if pose[0] > BEHIND)
-    return all(apart(model.obstacles[k].shape, poses[k], axes) > model.radius + CLEAR for k in shown)
+def are_free(model: VineModel, poses: Array, axes: Array) -> BoolArray:
+    """Whether tubes along lines of points (B, L, k, 2) leave `CLEAR` to all obstacles (B, M, 3) that are not hidden, (B,)."""
+    fits = np.ones(len(axes), dtype=np.bool_)
+    for k, obstacle in enumerate(model.obstacles):
+        shown = np.flatnonzero(fits & (poses[:, k, 0] > BEHIND))
+        if len(shown):
+            fits[shown] = lines_apart(obstacle.shape, poses[shown, k], axes[shown], model.radius + CLEAR)
+    return fits
 
 
 def blocks(count: int) -> list[Shape]:
@@ -301,14 +354,20 @@ def blocks(count: int) -> list[Shape]:
     return [Circle(size) if m % 2 == 0 else box(size, 1.6 * size) for m, size in enumerate(sizes)]
 
 
-def scatter(model: VineModel, axes: Array, poses: Array, places: range, rng: np.random.Generator) -> None:
-    """Put some of the obstacles beside a way, `Way.all_axes`; one for which no place is found stays where it is. In place."""
+def scatter(model: VineModel, axes: Array, poses: Array, places: range, rngs: Generators) -> None:
+    """Put some of the obstacles (B, M, 3) beside ways, `Ways.all_axes`; one that finds no place stays where it is. In place."""
+    points = axes.shape[2]
     for m in places:
-        for _ in range(20):
-            near = axes[-1, rng.integers(axes.shape[1] // 3, axes.shape[1])] + rng.uniform(-0.2, 0.2, 2)
-            pose = np.array([*near, rng.uniform(-np.pi, np.pi)])
-            if apart(model.obstacles[m].shape, pose, axes) > model.radius + 2 * CLEAR:
-                poses[m] = pose
+        left = np.arange(len(rngs))
+        for _ in range(TRIED):
+            beside = [rngs[row].integers(points // 3, points) for row in left.tolist()]
+            drawn = np.array([rngs[row].random(3) for row in left.tolist()])
+            near = axes[left, -1, beside] + (-NEAR + 2.0 * NEAR * drawn[:, :2])
+            pose = np.column_stack([near, -np.pi + 2.0 * np.pi * drawn[:, 2]])
+            fits = lines_apart(model.obstacles[m].shape, pose, axes[left], model.radius + 2 * CLEAR)
+            poses[left[fits], m] = pose[fits]
+            left = left[~fits]
+            if not len(left):
                 break
 
 

@@ -10,9 +10,11 @@ behind a line through the pose, whose normal (cos angle, sin angle) points to th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import cos, hypot, isfinite, sin
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...core.errors import StructureError
 from ...core.simulator import Array
@@ -153,12 +155,39 @@ def segment_distance(shape: Shape, a: Array, b: Array) -> Array:
     """
     if isinstance(shape, Wall):
         return np.minimum(shape.distance(a), shape.distance(b))
-    corners, radius = (np.zeros((1, 2)), shape.radius) if isinstance(shape, Circle) else (np.array(shape.vertices), 0.0)
+    corners, radius = _corners(shape)
     found = np.empty(a.shape[:-1])
     from .segments import segment_distances
 
     segment_distances(corners, _rows(a), _rows(b), found.reshape(-1))
     return found - radius
+
+
+def lines_apart(shape: Shape, poses: Array, lines: Array, least: float) -> NDArray[np.bool_]:
+    """Whether all lines of points (B, L, k, 2) are more than `least` [m] > 0 away from a shape at poses (B, 3), (B,)."""
+    if isinstance(shape, Wall):
+        return np.asarray((to_local(lines, poses[:, None, None])[..., 0] > least).all(axis=(1, 2)))
+    from .segments import lines_apart
+
+    found = np.empty(len(poses), dtype=np.bool_)
+    turns = np.stack([np.cos(poses[:, 2]), np.sin(poses[:, 2])], axis=1)
+    reach, poses, lines = shape.bound + least, np.ascontiguousarray(poses), np.ascontiguousarray(lines)
+    lines_apart(*_sides(shape), reach, poses, turns, lines, least, found)
+    return found
+
+
+@lru_cache(256)
+def _sides(shape: Circle | Polygon) -> tuple[Array, Array, float]:
+    """Corners (V, 2), outward normals of the sides that end there (V, 2), and the radius about them [m]."""
+    corners, radius = _corners(shape)
+    edges = corners - np.roll(corners, 1, axis=0)
+    sizes = np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-30)
+    return corners, np.stack([edges[:, 1], -edges[:, 0]], axis=1) / sizes[:, None], radius
+
+
+def _corners(shape: Circle | Polygon) -> tuple[Array, float]:
+    """Corners (V, 2) or a centre (1, 2), and the radius about them [m]."""
+    return (np.zeros((1, 2)), shape.radius) if isinstance(shape, Circle) else (np.array(shape.vertices), 0.0)
 
 
 def _rows(points: Array) -> Array:

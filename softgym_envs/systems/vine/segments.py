@@ -6,6 +6,9 @@ import numpy as np
 
 from ...engines.numba.engine import kernel, lean
 
+MARGIN = 1e-9
+"""Distance [m] beyond a bound at which rounding does not matter."""
+
 
 @lean
 def _reach(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
@@ -40,6 +43,22 @@ def point_distances(corners, points, found):  # type: ignore[no-untyped-def]
         found[i] = _signed(corners, points[i, 0], points[i, 1])
 
 
+@lean
+def _segment(corners, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """See `segment_distances`."""
+    if len(corners) == 1:
+        return _reach(corners[0, 0], corners[0, 1], ax, ay, bx, by)
+    least = min(_signed(corners, ax, ay), _signed(corners, bx, by))
+    for k in range(len(corners)):
+        cx, cy, dx, dy = corners[k - 1, 0], corners[k - 1, 1], corners[k, 0], corners[k, 1]
+        apart = _side(ax, ay, bx, by, cx, cy) * _side(ax, ay, bx, by, dx, dy) < 0.0
+        if apart and _side(cx, cy, dx, dy, ax, ay) * _side(cx, cy, dx, dy, bx, by) < 0.0:
+            least = min(least, 0.0)
+        if least > 0.0:
+            least = min(least, _reach(cx, cy, ax, ay, bx, by))
+    return least
+
+
 @kernel
 def segment_distances(corners, a, b, found):  # type: ignore[no-untyped-def]
     """Smallest distances (n,) of segments a, b (n, 2) from the polygon with these corners (V, 2), or from a point (V = 1).
@@ -50,16 +69,40 @@ def segment_distances(corners, a, b, found):  # type: ignore[no-untyped-def]
         ax, ay, bx, by = a[i, 0], a[i, 1], b[i, 0], b[i, 1]
         if i > 0 and ax == a[i - 1, 0] and ay == a[i - 1, 1] and bx == b[i - 1, 0] and by == b[i - 1, 1]:
             found[i] = found[i - 1]  # links beyond a tip all lie there
-            continue
-        if len(corners) == 1:
-            found[i] = _reach(corners[0, 0], corners[0, 1], ax, ay, bx, by)
-            continue
-        least = min(_signed(corners, ax, ay), _signed(corners, bx, by))
-        for k in range(len(corners)):
-            cx, cy, dx, dy = corners[k - 1, 0], corners[k - 1, 1], corners[k, 0], corners[k, 1]
-            apart = _side(ax, ay, bx, by, cx, cy) * _side(ax, ay, bx, by, dx, dy) < 0.0
-            if apart and _side(cx, cy, dx, dy, ax, ay) * _side(cx, cy, dx, dy, bx, by) < 0.0:
-                least = min(least, 0.0)
-            if least > 0.0:
-                least = min(least, _reach(cx, cy, ax, ay, bx, by))
-        found[i] = least
+        else:
+            found[i] = _segment(corners, ax, ay, bx, by)
+
+
+@lean
+def _beyond_a_side(corners, normals, least, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """Whether both ends of a segment, and so all of it, are more than `least` beyond one side of a convex polygon."""
+    for k in range(len(corners)):
+        cx, cy, nx, ny = corners[k, 0], corners[k, 1], normals[k, 0], normals[k, 1]
+        if min(nx * (ax - cx) + ny * (ay - cy), nx * (bx - cx) + ny * (by - cy)) > least:
+            return True
+    return False
+
+
+@kernel
+def lines_apart(corners, normals, radius, reach, poses, turns, lines, least, found):  # type: ignore[no-untyped-def]
+    """Whether lines (B, L, k, 2) are more than `least` away from a shape at poses (B, 3), (B,); see `segment_distances`.
+
+    No point farther than `reach` from a pose is within `least` of the shape. `normals`: of its sides (V, 2), of a point 0;
+    `turns`: cosines and sines of the poses' angles, (B, 2).
+    """
+    for row in range(len(lines)):
+        c, s = turns[row, 0], turns[row, 1]
+        found[row] = True
+        for line in range(lines.shape[1]):
+            bx, by = 0.0, 0.0
+            for k in range(lines.shape[2]):
+                ax, ay = bx, by
+                dx, dy = lines[row, line, k, 0] - poses[row, 0], lines[row, line, k, 1] - poses[row, 1]
+                bx, by = c * dx + s * dy, c * dy - s * dx
+                far = reach + abs(bx - ax) + abs(by - ay) + MARGIN
+                if k == 0 or not found[row] or ax * ax + ay * ay > far * far:
+                    continue
+                if _beyond_a_side(corners, normals, least + MARGIN, ax, ay, bx, by):
+                    continue
+                if _segment(corners, ax, ay, bx, by) - radius <= least:
+                    found[row] = False

@@ -28,6 +28,7 @@ from .geometry import shape_arrays
 from .layouts import Layout, Open
 from .memory import make_size
 from .model import VineModel
+from .obstacles import lines_apart
 from .task_kernels import (
     APPROACHED,
     CONTEXT_NAMES,
@@ -192,19 +193,19 @@ class ReachGoal(GoalTask):
         level = check_number("level", start.options.get("level", self.level), low=1.0, high=MAX_LEVEL)
         first, control = self._first(start)
         try:
-            drawn = [self.layout.draw(self.model, rng, level) for rng in start.rngs]
+            poses, goals = self.layout.draw(self.model, start.rngs, level)
         except OptionError:
             self._require_free(first)
             raise
         if start.state is None:
-            self.model.split(first).obstacles[:] = [scene.poses for scene in drawn]
+            self.model.split(first).obstacles[:] = poses
             self._require_free(first)
             state = start.settle(first, control, self.settle_time)
         else:
             state = start.state
             self._require_free(state)
         context = np.zeros((len(state), len(self.context_names)))
-        context[:, [GOAL_X, GOAL_Y]] = [scene.goal for scene in drawn]
+        context[:, [GOAL_X, GOAL_Y]] = goals
         if "goal" in start.options:
             context[:, [GOAL_X, GOAL_Y]] = check_place("option 'goal'", start.options["goal"], (2,), MAX_TIP_GOAL)
         context = self._track(state, context)
@@ -213,7 +214,12 @@ class ReachGoal(GoalTask):
 
     def _require_free(self, state: Array) -> None:
         """Refuse robots whose axis is inside an obstacle."""
-        deepest = self.model.clearance(state) + self.model.radius
+        model = self.model
+        axes, poses = model.points(state)[:, None], model.split(state).obstacles
+        shapes = [obstacle.shape for obstacle in model.obstacles]
+        if all(lines_apart(shape, poses[:, k], axes, 0.0).all() for k, shape in enumerate(shapes)):
+            return
+        deepest = model.clearance(state) + model.radius
         if (deepest < 0.0).any():
             raise OptionError(f"an obstacle stands over the robot: their overlap is {-deepest.min():.3g} m at the tube's axis")
 
@@ -223,9 +229,8 @@ class ReachGoal(GoalTask):
         state, control = np.tile(model.rest_state(), (len(start.rngs), 1)), np.zeros((len(start.rngs), model.nu))
         length = model.split(state).length
         low, high = max(model.link_length, 0.9 * model.initial_length), min(1.1 * model.initial_length, model.max_length)
-        for row, rng in enumerate(start.rngs):
-            length[row] = rng.uniform(low, high)
-            control[row, 1:] = 0.1 * model.max_steering * rng.random(2 * model.num_sections)
+        drawn = np.array([rng.random(1 + 2 * model.num_sections) for rng in start.rngs])
+        length[...], control[:, 1:] = low + (high - low) * drawn[:, 0], 0.1 * model.max_steering * drawn[:, 1:]
         return state, control
 
     def scale_action(self, action: Array) -> Array:
