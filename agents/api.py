@@ -132,6 +132,7 @@ def train(
     episodes: int = 50,
     checkpoint_every: int = 100_000,
     resume: bool = False,
+    device: str = "cpu",
     out: str | Path | None = None,
     progress: Print = _say,
     **keywords: Any,
@@ -148,11 +149,12 @@ def train(
         steps: Control steps of all rows together, rounded up to whole updates.
         algorithm: "ppo" or "sac".
         backend: Simulator of the training.
-        num_envs: Rows; None: 64 for PPO, 16 for SAC.
+        num_envs: Rows; None: the id's setting, or 64 for PPO and 16 for SAC.
         seed: Seed of everything.
         episodes: Episodes of each evaluation.
         checkpoint_every: Control steps between checkpoints.
         resume: Continue from the newest checkpoint of the folder.
+        device: PyTorch's device of the networks: "cpu", "cuda", "cuda:1", ...
         out: Folder; None: runs/train/<id>_<algorithm>_<backend>_<seed>.
         progress: Called with lines of progress.
         **keywords: Keywords of `gym.make_vec`: model, randomize, sensor_noise, action_latency, level, ...
@@ -179,7 +181,7 @@ def train(
     given = {} if params is None else {"params": params}
     training = Training(
         _full_id(id), steps, algorithm, {"backend": backend, **keywords, **given}, num_envs, seed=seed,
-        checkpoint_every=checkpoint_every, overrides=system.learning_of(name, algorithm),
+        checkpoint_every=checkpoint_every, overrides=system.learning_of(name, algorithm), device=device,
     )  # fmt: skip
 
     def report(point: LearningPoint) -> None:

@@ -57,7 +57,7 @@ class Args:
     action_memory: int = 0
     """Number of previous actions that are observed."""
     num_envs: int | None = None
-    """Rows; none: 64 for PPO, 16 for SAC."""
+    """Rows; none: the id's setting, or 64 for PPO and 16 for SAC."""
     seed: int = 0
     """Seed of everything."""
     episodes: int = 50
@@ -66,6 +66,8 @@ class Args:
     """Control steps between checkpoints."""
     resume: bool = False
     """Resume from the newest checkpoint of the folder."""
+    device: str = "cpu"
+    """PyTorch's device of the networks: cpu, cuda, cuda:1, ..."""
     out: Path | None = None
     """Folder; none: runs/train/<id>_<algorithm>_<backend>_<seed>."""
 

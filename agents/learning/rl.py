@@ -28,7 +28,8 @@ from softgym_envs.core.simulator import check_number
 from softgym_envs.core.system import identity_of
 
 try:
-    from stable_baselines3 import PPO, SAC
+    import torch
+    from stable_baselines3 import SAC
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.logger import Logger, make_output_format
@@ -40,33 +41,39 @@ from .checkpoints import checkpoint_of, described, load_checkpoint, require_unus
 from .contract import PolicyContract
 from .evaluation import Evaluation
 from .policy import save_policy
+from .ppo import LeanPPO
 from .shared_policy import SharedPolicy, views_of
 from .vec_env import SB3VecEnv
 
-ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
+ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": LeanPPO, "sac": SAC}
 
 USUAL: dict[str, dict[str, Any]] = {
     "ppo": {
-        "n_steps": 64, "batch_size": 1024, "n_epochs": 5, "learning_rate": 3e-4, "gamma": 0.98, "gae_lambda": 0.95,
-        "ent_coef": 0.0, "shared": False, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
+        "num_envs": 64, "n_steps": 64, "batch_size": 1024, "n_epochs": 5, "learning_rate": 3e-4, "gamma": 0.98,
+        "gae_lambda": 0.95, "ent_coef": 0.0, "shared": False, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
     },
     "sac": {
-        "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1, "gradient_steps": 8,
+        "num_envs": 16, "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1, "gradient_steps": 8,
         "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
     },
 }  # fmt: skip
 """Algorithm -> settings, if the task's system declares no others (`System.learning`).
 
-Keywords of stable-baselines3, and two of ours: "final_rate", to which the learning rate falls linearly, and "shared": whether
-all actuators share one network (`.shared_policy`); the task must then define their observations (`actuator_views`).
+Keywords of stable-baselines3, and three of ours: "num_envs", rows if none are given; "final_rate", to which the learning rate
+falls linearly; and "shared": whether all actuators share one network (`.shared_policy`), for which the task must define their
+observations (`actuator_views`). PPO is `.ppo`.
 """
 
 OBSERVED = ("action_memory", "obs_mode")
 """Keywords of environments that change the observations."""
 MOST_SEED = 2**32 - 1
 """Largest seed of NumPy's legacy random numbers, which Stable-Baselines3 uses."""
-NUM_ENVS = {"ppo": 64, "sac": 16}
-"""Rows of the batched environment."""
+
+
+def devices() -> list[str]:
+    """PyTorch's devices on this machine."""
+    several = range(torch.cuda.device_count())
+    return ["cpu", *["cuda"][: len(several)], *(f"cuda:{k}" for k in several)]
 
 
 def settings(algorithm: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -88,7 +95,8 @@ class Training:
     """One training run.
 
     Raises:
-        OptionError: Unknown algorithm, a count that is not positive, or a seed that PyTorch and NumPy do not both take.
+        OptionError: Unknown algorithm, a count that is not positive, a seed that PyTorch and NumPy do not both take, or no such
+            device.
     """
 
     env_id: str
@@ -99,7 +107,7 @@ class Training:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `gym.make_vec`: backend, params, randomize, disturbance, ..."""
     num_envs: int | None = None
-    """Rows; None: see `NUM_ENVS`."""
+    """Rows; None: as in the settings."""
     seed: int = 0
     checkpoint_every: int = 100_000
     """Control steps between checkpoints."""
@@ -107,6 +115,8 @@ class Training:
     """Settings that differ from `USUAL`: those of the system (`System.learning_of`), and the user's."""
     also: Mapping[str, Any] = field(default_factory=dict)
     """Further facts that a checkpoint must share."""
+    device: str = "cpu"
+    """PyTorch's device of the networks: "cpu", "cuda", "cuda:1", ..."""
 
     def __post_init__(self) -> None:
         settings(self.algorithm)
@@ -116,11 +126,13 @@ class Training:
         check_number("seed", self.seed, low=0, high=MOST_SEED, whole=True)
         if self.num_envs is not None and self.num_envs < 1:
             raise OptionError(f"num_envs is {self.num_envs}, allowed is None or >= 1")
+        if self.device not in devices():
+            raise OptionError(f"device is {self.device!r}, allowed are {', '.join(devices())} (PyTorch {torch.__version__})")
 
     @property
     def rows(self) -> int:
         """Rows of the batched environment."""
-        return self.num_envs or NUM_ENVS[self.algorithm]
+        return self.num_envs or int(settings(self.algorithm, self.overrides)["num_envs"])
 
     def steps_after(self, begun: int = 0) -> int:
         """Total control steps at the end of a training that resumes at `begun`: it learns from `collected` at a time."""
@@ -140,6 +152,7 @@ class Training:
         """Keywords of the algorithm; a minibatch is no larger than PPO's batch."""
         found = settings(self.algorithm, self.overrides)
         final = found.pop("final_rate", None)
+        del found["num_envs"]
         if final is not None:
             found["learning_rate"] = LinearSchedule(found["learning_rate"], final, 1.0)
         if self.algorithm == "ppo":
@@ -148,7 +161,7 @@ class Training:
 
     @property
     def run(self) -> dict[str, str]:
-        """Description that a checkpoint must share with this training: all but `steps` and `checkpoint_every`.
+        """Description that a checkpoint must share with this training: all but `steps`, `checkpoint_every` and `device`.
 
         A named file counts by its contents, not by its name.
         """
@@ -316,7 +329,7 @@ def new_model(training: Training, envs: Any) -> BaseAlgorithm:
     if keywords.pop("shared", False):
         policy = SharedPolicy
         keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": views_of(envs.envs.unwrapped)}
-    model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device="cpu", **keywords)
+    model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device=training.device, **keywords)
     return model
 
 

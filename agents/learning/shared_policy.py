@@ -128,17 +128,17 @@ def plain_weights(policy: SharedPolicy) -> dict[str, torch.Tensor]:
     *hidden, head = [layer for layer in network.actor if isinstance(layer, nn.Linear)]
     found = {}
     for place, layer in enumerate(hidden):
-        weight = layer.weight.detach()
+        weight = layer.weight.detach().cpu()
         if place == 0:
             blocks = [torch.zeros(len(weight), size).index_add_(1, view, weight) for view in views]
             whole = torch.cat(blocks)
         else:
             whole = torch.block_diag(*[weight] * len(views))  # type: ignore[no-untyped-call]
         found[f"mlp_extractor.policy_net.{2 * place}.weight"] = whole
-        found[f"mlp_extractor.policy_net.{2 * place}.bias"] = layer.bias.detach().repeat(len(views))
-    picked = torch.block_diag(*[head.weight.detach() / ways] * motors)  # type: ignore[no-untyped-call]
+        found[f"mlp_extractor.policy_net.{2 * place}.bias"] = layer.bias.detach().cpu().repeat(len(views))
+    picked = torch.block_diag(*[head.weight.detach().cpu() / ways] * motors)  # type: ignore[no-untyped-call]
     found["action_net.weight"] = picked.repeat(1, ways)
-    found["action_net.bias"] = head.bias.detach().repeat(motors)
+    found["action_net.bias"] = head.bias.detach().cpu().repeat(motors)
     critic = {name: value for name, value in state.items() if name.startswith("mlp_extractor.critic.")}
     found.update({name.replace("critic", "value_net"): value for name, value in critic.items()})
     found.update({name: state[name] for name in ("log_std", "value_net.weight", "value_net.bias")})

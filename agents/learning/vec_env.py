@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -24,6 +24,28 @@ OWN = ("state", "context")
 """Attributes that every row has on its own."""
 ROW_BY_ROW = ("get_state", "set_state", "render")
 """Methods that `env_method` calls for single rows, as if they were separate environments."""
+
+
+class RowInfos(Sequence[dict[str, Any]]):
+    """One info per row, made when it is read: most are not.
+
+    Args:
+        info: That of the batched environment.
+        ends: Row -> its info, where an episode has ended.
+        rows: Number of rows.
+    """
+
+    def __init__(self, info: dict[str, Any], ends: Mapping[int, dict[str, Any]], rows: int) -> None:
+        self.info, self.ends, self.rows = info, ends, range(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[row] for row in self.rows[index]]
+        row = self.rows[index]
+        return self.ends[row] if row in self.ends else row_of(self.info, row)
 
 
 class SB3VecEnv(VecEnv):
@@ -86,16 +108,15 @@ class SB3VecEnv(VecEnv):
         done = np.logical_or(terminated, truncated)
         self._returns += reward
         self._lengths += 1
-        infos = [row_of(info, row) for row in range(self.num_envs)]
-        for row in np.flatnonzero(done):
-            infos[row] = self._end(int(row), info, bool(truncated[row] and not terminated[row]))
+        ends = {int(row): self._end(row, info, bool(truncated[row] and not terminated[row])) for row in np.flatnonzero(done)}
+        infos: Any = RowInfos(info, ends, self.num_envs)
         return np.asarray(observation), np.asarray(reward, dtype=np.float32), done, infos
 
-    def _end(self, row: int, info: dict[str, Any], by_time: bool) -> dict[str, Any]:
+    def _end(self, row: np.intp, info: dict[str, Any], by_time: bool) -> dict[str, Any]:
         """Info of an episode's last step."""
         episode = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": time.perf_counter() - self._start}
         self._returns[row], self._lengths[row] = 0.0, 0
-        last = row_of(info["final_info"], row)
+        last = row_of(info["final_info"], int(row))
         return {**last, "terminal_observation": info["final_obs"][row], "TimeLimit.truncated": by_time, "episode": episode}
 
     def close(self) -> None:

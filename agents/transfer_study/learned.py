@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..learning.evaluation import evaluate
 from ..learning.policy import policy_of
-from ..learning.rl import NUM_ENVS, LearningPoint, Training, settings, train
+from ..learning.rl import LearningPoint, Training, settings, train
 from .conditions import CONDITIONS, NOTHING
 from .definition import Study, StudyRun
 from .fits import MODEL, EmpiricalParameters, identify, stream
@@ -73,9 +73,9 @@ class PolicyWorker:
 
     def training(self, job: StudyRun, steps: int, keywords: Mapping[str, Any]) -> Training:
         """Training of at most `steps` control steps: PPO learns from whole batches, so few steps mean few, short rows."""
-        usual = settings(self.algorithm, self.settings).get("n_steps", 1)
-        rows = min(NUM_ENVS[self.algorithm], max(steps // 64, 1))
-        length = min(usual, steps // rows)
+        usual = settings(self.algorithm, self.settings)
+        rows = min(usual["num_envs"], max(steps // 64, 1))
+        length = min(usual.get("n_steps", 1), steps // rows)
         whole = steps // (rows * length) * rows * length
         overrides = {**self.settings, **({"n_steps": length} if self.algorithm == "ppo" else {})}
         seed = 1000 * self.study.repeats.seed + job.seed  # common to all conditions

@@ -4,9 +4,9 @@ from typing import Any
 
 LEARNING: dict[str, dict[str, dict[str, Any]]] = {
     "TensegrityRoll-v0": {
-        # Many small updates, and a rate that falls to zero at the end; one network for all motors.
+        # Updates after few steps, and a rate that falls to zero at the end; one network for all motors.
         "ppo": {
-            "n_steps": 16, "batch_size": 256, "n_epochs": 8, "learning_rate": 3e-3, "final_rate": 0.0, "gamma": 0.95,
+            "n_steps": 16, "batch_size": 512, "n_epochs": 3, "learning_rate": 3e-3, "final_rate": 0.0, "gamma": 0.95,
             "gae_lambda": 0.9, "shared": True,
             "policy_kwargs": {"net_arch": {"pi": [48, 48], "vf": [128, 128]}, "log_std_init": -0.5},
         },

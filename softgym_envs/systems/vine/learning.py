@@ -11,8 +11,12 @@ IN_CONTACT: dict[str, Any] = {
     **MANY_SMALL_UPDATES, "n_steps": 32, "batch_size": 512, "n_epochs": 6, "learning_rate": 1e-3, "gamma": 0.98,
 }  # fmt: skip
 
+GROWING: dict[str, Any] = {
+    **MANY_SMALL_UPDATES, "n_epochs": 5, "policy_kwargs": {"net_arch": [64, 64], "log_std_init": -0.5},
+}  # fmt: skip
+
 LEARNING: dict[str, dict[str, dict[str, Any]]] = {
-    "VineGrow-v0": {"ppo": MANY_SMALL_UPDATES},
+    "VineGrow-v0": {"ppo": GROWING},
     "VineNavigate-v0": {"ppo": IN_CONTACT},
     "VineSqueeze-v0": {"ppo": IN_CONTACT},
     "VineWall-v0": {"ppo": IN_CONTACT},
