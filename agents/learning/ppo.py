@@ -35,7 +35,7 @@ REFUSED = ("use_sde", "target_kl", "clip_range_vf")
 """Keywords of stable-baselines3's PPO that this one does not implement."""
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 LOGGED = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction", "approx_kl")
-"""Means over an update's minibatches, in the log as "train/<name>"."""
+"""Means over the minibatches of an update's last epoch, in the log as "train/<name>"."""
 
 
 class LeanPPO(PPO):
@@ -123,9 +123,11 @@ class LeanPPO(PPO):
         optimizer.zero_grad()
         flat = flat_gradients([weight for weight in policy.parameters() if weight.requires_grad])
         count, logged = len(whole[0]), []
-        for _ in range(self.n_epochs):
+        for epoch in range(self.n_epochs):
             for rows in torch.split(torch.randperm(count).to(self.device), self.batch_size):
-                logged.append(self._gradients(*(values[rows] for values in whole), clip=clip))
+                found = self._gradients(*(values[rows] for values in whole), clip=clip)
+                if epoch == self.n_epochs - 1:
+                    logged.append(self._parts(*found, clip=clip))
                 flat *= (self.max_grad_norm / (flat.norm() + 1e-6)).clamp(max=1.0)
                 optimizer.step()
         self._n_updates += self.n_epochs
@@ -140,8 +142,8 @@ class LeanPPO(PPO):
     def _gradients(
         self, observation: torch.Tensor, action: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor,
         returns: torch.Tensor, *, clip: float,
-    ) -> torch.Tensor:  # fmt: skip
-        """Compute the gradients of a minibatch's loss; -> its parts, in the order of `LOGGED`."""
+    ) -> tuple[torch.Tensor, ...]:  # fmt: skip
+        """Compute the gradients of a minibatch's loss; -> what `_parts` takes."""
         log_std: Any = self.policy.log_std
         count = len(advantage)
         precision = (-log_std).exp()
@@ -159,7 +161,15 @@ class LeanPPO(PPO):
             log_std.grad -= self.ent_coef
         miss = self._value(observation) - returns
         self.critic.backward(miss.unsqueeze(1) * (2.0 * self.vf_coef / count))
-        gain, missed, entropy = -torch.min(free, clipped).mean(), miss.square().mean(), -(log_std + 0.5 + HALF_LOG_TAU).sum()
+        return free, clipped, change, ratio, miss
+
+    def _parts(
+        self, free: torch.Tensor, clipped: torch.Tensor, change: torch.Tensor, ratio: torch.Tensor, miss: torch.Tensor,
+        *, clip: float,
+    ) -> torch.Tensor:  # fmt: skip
+        """The loss and its parts, in the order of `LOGGED`."""
+        gain, missed = -torch.min(free, clipped).mean(), miss.square().mean()
+        entropy = -(self.policy.log_std + 0.5 + HALF_LOG_TAU).sum()
         loss = gain + self.ent_coef * entropy + self.vf_coef * missed
         beyond = ((ratio - 1.0).abs() > clip).float().mean()
         return torch.stack((gain, missed, entropy, loss, beyond, (ratio - 1.0 - change).mean()))
