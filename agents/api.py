@@ -7,7 +7,7 @@ fit.toml, or what `gym.make(..., params=)` takes. Further keywords are those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import git_commit, write_json
 from softgym_envs.core.interface import Interface
-from softgym_envs.core.simulator import Array, check_number
+from softgym_envs.core.simulator import Array, check_choice, check_number
 from softgym_envs.core.system import NATIVE
 from softgym_envs.core.trajectory import is_whole
 from softgym_envs.systems import system_of_task
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .control.optimal import OptimalMotion
     from .control.plan import Plan, PlanLog
     from .learning.evaluation import Evaluation
-    from .learning.rl import Trained
+    from .learning.rl import Trained, Training
     from .transfer_study.summary import Summary
 
 Print = Callable[[str], None]
@@ -33,6 +33,8 @@ KNOTS = 10
 """Most knots of a plan's first controls."""
 INTERFACE = tuple(entry.name for entry in fields(Interface))
 """Keywords of the interface between robot and controller."""
+ON_DEVICE = ("dtype", "starts")
+"""Keywords that say how environments run on a device, not what they are."""
 TRAINING_ONLY = ("disturbance", *INTERFACE, "randomize")
 """Keywords that make a training robust, and are left out where it is evaluated."""
 
@@ -126,6 +128,7 @@ def train(
     *,
     steps: int = 3_000_000,
     algorithm: Literal["ppo", "sac"] = "ppo",
+    learner: Literal["sb3", "rsl"] = "sb3",
     backend: str = NATIVE,
     num_envs: int | None = None,
     seed: int = 0,
@@ -148,13 +151,15 @@ def train(
         params: Parameters of the backend.
         steps: Control steps of all rows together, rounded up to whole updates.
         algorithm: "ppo" or "sac".
+        learner: "sb3" is Stable-Baselines3; "rsl" is PPO of rsl-rl-lib on tensors that stay on `device`, for thousands of rows:
+            its folder gets policy.npz and model_<N>.pt. Keywords are then those of `gym.make_vec` with output "torch", too.
         backend: Simulator of the training.
-        num_envs: Rows; None: the id's setting, or 64 for PPO and 16 for SAC.
+        num_envs: Rows; None: the id's setting, or 64 for PPO and 16 for SAC; 4096 for "rsl".
         seed: Seed of everything.
         episodes: Episodes of each evaluation.
         checkpoint_every: Control steps between checkpoints.
         resume: Continue from the newest checkpoint of the folder.
-        device: PyTorch's device of the networks: "cpu", "cuda", "cuda:1", ...
+        device: PyTorch's device of the networks: "cpu", "cuda", "cuda:1", ...; with "rsl" of the environments, too.
         out: Folder; None: runs/train/<id>_<algorithm>_<backend>_<seed>.
         progress: Called with lines of progress.
         **keywords: Keywords of `gym.make_vec`: model, randomize, sensor_noise, action_latency, level, ...
@@ -165,20 +170,21 @@ def train(
     Raises:
         OptionError: A setting is not allowed, or the folder already holds a training.
         FileFormatError: There is no checkpoint to resume from, or it belongs to another run.
-        MissingDependencyError: PyTorch or Stable-Baselines3 is not installed.
+        MissingDependencyError: PyTorch, Stable-Baselines3 or rsl-rl-lib is not installed.
     """
     from .learning.checkpoints import kept
     from .learning.curve import draw_curve
     from .learning.evaluation import evaluate as evaluate_policy
     from .learning.evaluation import interface_played
     from .learning.policy import policy_of
-    from .learning.rl import LearningPoint, Training, begun
+    from .learning.rl import LearningPoint, Trained, Training, begun
     from .learning.rl import train as learn
 
     system, name = system_of_task(id), id.rpartition(":")[2]
     folder = Path(out or Path("runs") / "train" / f"{name}_{algorithm}_{Path(backend).name}_{seed}")
     progress(f"seed {seed}, commit {git_commit()}, folder {folder}")
     given = {} if params is None else {"params": params}
+    check_choice("learner", learner, ("sb3", "rsl"))
     training = Training(
         _full_id(id), steps, algorithm, {"backend": backend, **keywords, **given}, num_envs, seed=seed,
         checkpoint_every=checkpoint_every, overrides=system.learning_of(name, algorithm), device=device,
@@ -188,23 +194,42 @@ def train(
         progress(f"{point.steps:10d} steps  {point.seconds:7.0f} s  return {point.mean_return:9.3f}")
 
     try:
-        if resume:
-            begun(training, folder, progress)
-        found = learn(training, folder, resume=resume, report=report)
-        plain = {key: value for key, value in keywords.items() if key not in TRAINING_ONLY}
+        if learner == "rsl":
+            own = {**training.keywords, "device": device}
+            policy: Any = _learned_on_device(replace(training, keywords=own), folder, resume=resume)
+            found = Trained(policy, ())
+        else:
+            if resume:
+                begun(training, folder, progress)
+            found = learn(training, folder, resume=resume, report=report)
+            policy = policy_of(found.model)
+        plain = {key: value for key, value in keywords.items() if key not in (*TRAINING_ONLY, *ON_DEVICE)}
         robot = interface_played(training.env_id, {**plain, **given, "backend": backend}) if given else {}
         evaluations = {}
         for world in dict.fromkeys((NATIVE, *list(system.ground_truths)[:1], backend)):
             own = {**robot, **plain, "backend": world, **(given if world == backend else {})}
-            evaluations[world] = evaluate_policy(
-                policy_of(found.model), training.env_id, episodes=episodes, seed=10_000_019, keywords=own
-            )
+            evaluations[world] = evaluate_policy(policy, training.env_id, episodes=episodes, seed=10_000_019, keywords=own)
             progress(f"{world:8s} {evaluations[world]}")
         write_json(folder / "evaluation.json", {world: one.table() for world, one in evaluations.items()})
         draw_curve(folder, evaluations)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept(folder)) from None
     return found._replace(evaluations=evaluations, folder=folder)
+
+
+def _learned_on_device(training: Training, folder: Path, *, resume: bool) -> Any:
+    """The policy of a training by rsl-rl-lib.
+
+    Raises:
+        OptionError: Another algorithm than PPO.
+    """
+    from .learning.rsl import DeviceTraining
+    from .learning.rsl import train as learn
+
+    if training.algorithm != "ppo":
+        raise OptionError(f"algorithm is {training.algorithm!r}, learner 'rsl' allows 'ppo'")
+    names = ("env_id", "steps", "keywords", "num_envs", "seed", "checkpoint_every", "overrides")
+    return learn(DeviceTraining(**{name: getattr(training, name) for name in names}), folder, resume=resume)
 
 
 def evaluate(

@@ -1,6 +1,7 @@
 """Measure control steps per second of every environment and of its ground truth (processor time), and in batches (wall time).
 
 softgym-envs speed --system vine         # one system; without it every id, a few minutes
+softgym-envs speed --device cuda --stage kernels --rows 1024 8192       # tensegrity robots and vines on a GPU
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import gymnasium as gym
 import numpy as np
@@ -32,8 +34,14 @@ class Args:
     """Rounds per comparison."""
     steps: int = 200
     """Control steps per round, of one robot."""
-    rows: int = 256
+    rows: tuple[int, ...] = (256,)
     """Robots per batch."""
+    device: str = ""
+    """Measure environments that give tensors on this device instead: cuda or cpu."""
+    stage: Literal["episodes", "kernels", "agreement"] = "episodes"
+    """What is measured there: whole episodes with resets, physics alone, or the difference from the CPU and of float32."""
+    ids: tuple[str, ...] = ("TensegrityRoll-v0", "VineGrow-v0", "VineWall-v0")
+    """Ids that are measured there."""
     out: Path | None = None
     """JSON file for the table, too."""
 
@@ -63,17 +71,23 @@ def batched(env_id: str, rows: int, repeats: int) -> Callable[[], None]:
 
 def main(args: Args) -> None:
     """Measure, print, save."""
-    for name, number in (("rounds", args.rounds), ("steps", args.steps), ("rows", args.rows)):
+    for name, number in (("rounds", args.rounds), ("steps", args.steps), *(("rows", rows) for rows in args.rows)):
         check_number(f"--{name}", number, low=1, whole=True)
-    unit, n, repeats, rates = "control steps/s", args.rows, max(2, args.steps // 40), list[Rate]()
+    if args.device:
+        from softgym_envs.envs.device_speed import report
+
+        report(args.stage, args.ids, args.rows, args.device, args.out)
+        return
+    unit, repeats, rates = "control steps/s", max(2, args.steps // 40), list[Rate]()
     for found, task in [(s, t) for s in ([system(args.system)] if args.system else systems().values()) for t in s.tasks]:
         (ours := single(task.id, NATIVE, args.steps))()  # once, to compile
         for ground_truth in found.installed[1:]:
             (peer := single(task.id, ground_truth, args.steps))()
             what, sides = f"{task.id}, one robot, beside {ground_truth}", ((args.steps, ours), (args.steps, peer))
             rates.append(compare(what, unit, *sides, rounds=args.rounds, clock=time.process_time))
-        (many := batched(task.id, n, repeats))()
-        rates.append(alone(f"{task.id}, {n} rows, {os.cpu_count()} cores", unit, (n * repeats, many), rounds=args.rounds))
+        for n in args.rows:
+            (many := batched(task.id, n, repeats))()
+            rates.append(alone(f"{task.id}, {n} rows, {os.cpu_count()} cores", unit, (n * repeats, many), rounds=args.rounds))
         print(table(rates[-1:]).splitlines()[-1], flush=True)
     print(table(rates, "ground truth"))
     if args.out:

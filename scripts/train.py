@@ -3,6 +3,7 @@
     softgym-envs train TensegrityRoll-v0 --params runs/fit/fit.toml --steps 3000000
     softgym-envs train TensegrityRoll-v0 --params runs/fit/fit.toml --steps 6000000 --resume
     softgym-envs train VineNavigate-v0 --keyword level=3
+    softgym-envs train VineGrow-v0 --learner rsl --device cuda --dtype float32
 
 The folder (runs/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
 (`tensorboard --logdir runs/train`), curve.png and evaluation.json. It holds one training. Ctrl-C stops it and leaves a
@@ -36,6 +37,10 @@ class Args:
     """Control steps of all rows together, rounded up to whole updates."""
     algorithm: Literal["ppo", "sac"] = "ppo"
     """Learning algorithm."""
+    learner: Literal["sb3", "rsl"] = "sb3"
+    """Library: Stable-Baselines3, or rsl-rl-lib on tensors that stay on --device, for thousands of rows."""
+    dtype: Literal["float64", "float32"] = "float64"
+    """Precision of physics with --learner rsl, on tensegrity robots and vines."""
     backend: str = "native"
     """Simulator of the training: the native engine, a ground truth of the system, "package.module:function" or a .toml file."""
     model: str | None = None
@@ -57,7 +62,7 @@ class Args:
     action_memory: int = 0
     """Number of previous actions that are observed."""
     num_envs: int | None = None
-    """Rows; none: the id's setting, or 64 for PPO and 16 for SAC."""
+    """Rows; none: the id's setting, or 64 for PPO and 16 for SAC; 4096 with --learner rsl."""
     seed: int = 0
     """Seed of everything."""
     episodes: int = 50
@@ -67,7 +72,7 @@ class Args:
     resume: bool = False
     """Resume from the newest checkpoint of the folder."""
     device: str = "cpu"
-    """PyTorch's device of the networks: cpu, cuda, cuda:1, ..."""
+    """PyTorch's device of the networks: cpu, cuda, cuda:1, ...; with --learner rsl of the environments, too."""
     out: Path | None = None
     """Folder; none: runs/train/<id>_<algorithm>_<backend>_<seed>."""
 
@@ -79,4 +84,6 @@ def main(args: Args) -> None:
     for name in ("model", "randomize", "disturbance", "sensor_noise", "action_latency", "observation_latency", "action_memory"):
         if not given[name]:  # not given
             del given[name]
+    if args.dtype == "float64":  # the default, which other environments do not know
+        del given["dtype"]
     agents.train(args.id, **given, **task_keywords(args.keyword, [entry.name for entry in fields(args)]))

@@ -114,6 +114,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         by.columns, by.scale = self._array(kernels.columns, wp.int32), self._array(kernels.scale)
         by.lowest = kernels.lowest
         self._runs: list[Callable[[], Any]] = []
+        self._physics: list[Callable[[], Any]] = []
 
         def add(kernel: Any, *inputs: Any) -> None:
             self._runs.append(self._launch(kernel, *inputs))
@@ -136,7 +137,8 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         for mark in marks:
             if changes:
                 add(self._on_device.choose, mark, instants, row.late, older_control, newer_control, stepper.controls)
-            self._runs.append(stepper.runs[mark - begun].run)
+            self._physics.append(stepper.runs[mark - begun].run)
+            self._runs.append(self._physics[-1])
             begun = mark
             if mark < episodes.substeps:
                 add(self._on_device.carry, stepper.states, row.state)
@@ -289,25 +291,32 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
                 self._left = self.ahead
             self._left -= 1
             self._given.copy_(actions)
-            self._advance()
+            self.advance()
             kept = {name: value.clone() for name, value in out.items()}
         info = self._info(kept)
         if self.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP:
             info |= {"final_obs": kept["final"], "_final_obs": kept["ended"]}
         return kept["observation"], kept["reward"], kept["terminated"], kept["truncated"], info
 
-    def _advance(self) -> None:
-        """Run the launches; on CUDA as one graph, captured in the second step, when all is loaded."""
-        if self.device.type == "cpu" or self._graph is None:
+    def advance(self) -> None:
+        """Run the launches of a control step; on CUDA as one graph, captured after the first step, when all is loaded."""
+        with self._stream():
+            if self._graph is not None:
+                wp.capture_launch(self._graph)
+                return
             for run in self._runs:
                 run()
-        else:
-            wp.capture_launch(self._graph)
-        if self.device.type == "cuda" and self._graph is None:
-            with wp.ScopedCapture(device=self.host.episodes.settings.device) as capture:
+        if self.device.type == "cuda":
+            with wp.ScopedStream(wp.Stream(self.episodes.settings.device)), wp.ScopedCapture() as capture:  # not torch's stream
                 for run in self._runs:
                     run()
             self._graph = capture.graph
+
+    def physics(self) -> None:
+        """Run only the launches of physics, from where they are: for measurements."""
+        with self._stream():
+            for run in self._physics:
+                run()
 
     def _stream(self) -> Any:
         """Warp's launches go to torch's stream, so that neither waits for the other."""
