@@ -25,12 +25,16 @@ import warp as wp
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.files import write_json
 from softgym_envs.engines.timing import machine
+from softgym_envs.engines.warp.float32 import as_float32
 
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "SUPERball, stick": ("TensegrityRoll-v0", {}),
     "SUPERball, patch": ("TensegrityRoll-v0", {"options": {"contact": "patch"}}),
     "vine in the open": ("VineGrow-v0", {}),
     "vine with obstacles": ("VineNavigate-v0", {}),
+    "SUPERball, stick, float32": ("TensegrityRoll-v0", {}),
+    "vine in the open, float32": ("VineGrow-v0", {}),
+    "vine with obstacles, float32": ("VineNavigate-v0", {}),
     "control step": ("", {}),
     "tensegrity tasks": ("TensegrityTerrain-v0", {}),
     "vine tasks": ("VineNavigate-v0", {}),
@@ -83,7 +87,10 @@ def module_of(words: str) -> Any:
     if not task_id:
         return device_kernels.act.module
     env: Any = gym.make(task_id, **keywords).unwrapped
-    return env.task.kernels().reward.kernel.module if "tasks" in words else env.simulator.engine.program.forward.module
+    if "tasks" in words:
+        return env.task.kernels().reward.kernel.module
+    simulator = as_float32(env.simulator) if "float32" in words else env.simulator
+    return simulator.engine.program.forward.module
 
 
 def compile_one(words: str, arch: int, limit: int, result: Any) -> None:

@@ -36,8 +36,10 @@ Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, A
 
 AHEAD = 2
 """Starts per row that are drawn ahead, if none are used again: after so many control steps the host looks which are used up."""
-NOT_PLAYED = ("disturbance", "sensor_bias", "sensor_gain", "sensor_noise")
-"""Keywords of `Settings` that need random or measured numbers in every step."""
+LARGEST_SEED = 2**30
+"""Seeds of the device are smaller."""
+NOT_PLAYED = ("sensor_bias", "sensor_gain")
+"""Keywords of `Settings` that change what sensors measure."""
 
 
 def has_kernels(task: Task) -> bool:
@@ -51,7 +53,8 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
     Differences from `SoftgymVectorEnv`: actions, observations, rewards and flags are tensors on the device, fresh ones in every
     step. `info` holds is_success, sim_failed, reward_<term> and what the task measures; with autoreset_mode "same_step" it
     describes the step that was made, and `final_obs` holds the last observation of the rows in `_final_obs`. The only option
-    of `reset` is "reset_mask". An action that is NaN ends its row as a failed simulation.
+    of `reset` is "reset_mask". An action that is NaN ends its row as a failed simulation. Disturbances and the noise of sensors
+    are drawn on the device, by `reset`'s seed, so that these numbers, and the starts that follow, are others than on NumPy.
 
     The host is waited for at a reset, and every `AHEAD` control steps, when rows that have begun new episodes get new starts
     (by `Episodes.reset`, all of them in one batch). With `starts` it is not.
@@ -96,6 +99,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         timing, entries, width = episodes.timing, len(episodes.task.entries), len(episodes.low)
         na, nu, size = len(episodes.task.action_names), episodes.simulator.nu, len(episodes.task.context_names)
         changes, looks = timing.instants
+        noise, pushed, push = episodes.noise, *self._kicks()
         marks = [*sorted(changes | looks), episodes.substeps]
         stepper = engine.stepper(rows, sorted({b - a for a, b in zip([0, *marks], marks, strict=False)}))
         pending = self._new(rows, timing.pending_observations, entries)
@@ -104,7 +108,8 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         older_control = self._new(rows, 1, nu)
         newer_control = self._new(rows, 1, nu) if changes else stepper.controls
         given, after, looked = self._new(rows, na, dtype=wp.float32), self._new(rows, size), self._new(rows, entries)
-        steps, taken = self._new(rows, dtype=wp.int32), self._new(rows, dtype=wp.int32)
+        steps, taken, clock = (self._new(rows, dtype=wp.int32) for _ in range(3))
+        seed = self._new(1, dtype=wp.int32)
         self._pool = self._starts(self.ahead * rows, size)
         row = self._starts(rows, size)
         row.state, row.parameter_values = stepper.state, stepper.parameter_values
@@ -127,9 +132,13 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
             for more in kernels.updates[1:]:
                 run(more, after, after)
             run(kernels.observe, row.state, after, looked)
+            if noise.any():
+                add(self._on_device.blur, seed, 1 + mark, clock, self._array(noise), looked)
             if pending.size:
                 add(self._on_device.keep, mark, instants, row.late, steps, looked, pending)
 
+        if len(pushed):
+            add(self._on_device.kick, seed, clock, self._array(pushed, wp.int32), self._array(push), row.state)
         begun = 0
         acting = (older, newer, older_control, newer_control)
         physics = (row.state, stepper.states, stepper.status)
@@ -150,15 +159,35 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         enough = -1 if kernels.enough is None else kernels.enough
         ends = (kernels.success, enough, kernels.ends, self.host.max_episode_steps or 0)
         bounds = self._array(episodes.low), self._array(episodes.high)
-        add(self._on_device.finish, *ends, *bounds, after, looked, pending, memory, row.context, row.observed, steps, self._out)
+        add(
+            self._on_device.finish,
+            *ends,
+            *bounds,
+            after,
+            looked,
+            pending,
+            memory,
+            row.context,
+            row.observed,
+            steps,
+            clock,
+            self._out,
+        )
         begin = (rows, self._pool, row, queue, memory, pending, steps, taken, self._out)
         self._restart = self._launch(self._on_device.restart, False, *begin)
         mode = self.metadata["autoreset_mode"]
         if mode is not AutoresetMode.DISABLED:
             add(self._on_device.restart, mode is AutoresetMode.SAME_STEP, *begin)
         self._kept += [stepper, row]
-        self._given, self._taken, self._steps = map(wp.to_torch, (given, taken, steps))
+        self._given, self._taken, self._seed, self._clock = map(wp.to_torch, (given, taken, seed, clock))
         self._rows, self._results, self._starting = map(_tensors, (row, self._out, self._pool))
+
+    def _kicks(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Columns of the state that a disturbance changes, and the standard deviation in each."""
+        simulator, kick = self.host.simulator, self.episodes.kick
+        rest, places = simulator.initial_state(1), np.flatnonzero(kick)
+        moved = [simulator.retract(rest, np.eye(len(kick))[[k]]) - rest for k in places]
+        return np.array([np.abs(one[0]).argmax() for one in moved], dtype=np.intp), kick[places]
 
     def _new(self, *shape: int, dtype: Any = None) -> Any:
         return wp.zeros(shape, dtype=dtype or self._real, device=self.host.episodes.settings.device)
@@ -245,6 +274,8 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
             seeded = self.host.seeded(seed)
             for row in rows:
                 self.host.episodes.rngs[row] = seeded[row]
+            self._seed.fill_(int(seed if isinstance(seed, (int, np.integer)) else seed[0]) % LARGEST_SEED)
+            self._clock.zero_()
         with self._stream():
             taken = self._taken.cpu().numpy()
             if seed is not None or not self._begun:
@@ -357,6 +388,8 @@ def checked_kernels(host: SoftgymVectorEnv, task: Task) -> TaskKernels:
     values = {name: getattr(settings, name) for name in NOT_PLAYED}
     given = [f"{name} is {value}" for name, value in values.items() if value not in (float(name == "sensor_gain"), {})]
     kernels = task.kernels() if isinstance(task, HasKernels) else None
+    if host.episodes.measures_state:
+        given.append(f"sensor_noise is {settings.sensor_noise}, a noise of the state")
     if str(settings.backend) != NATIVE:
         given.append(f"backend is {settings.backend!r}")
     elif kernels is None:

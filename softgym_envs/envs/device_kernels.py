@@ -90,6 +90,42 @@ def drive(action: wp.array2d(dtype=wp.float64), b: int, by: Drive, control: wp.a
         control[b, 0, u] = wp.max(by.lowest, by.scale[u] * action[b, by.columns[u]])
 
 
+@wp.func
+def random_of(seed: wp.array(dtype=int), stream: int, b: int, clock: wp.array(dtype=int)):
+    """Generator of a row in a control step; kernels that draw have streams of their own."""
+    return wp.rand_init(seed[0] + stream, clock[b] * clock.shape[0] + b)
+
+
+@wp.kernel(enable_backward=False)
+def kick(
+    seed: wp.array(dtype=int),
+    clock: wp.array(dtype=int),
+    columns: wp.array(dtype=int),
+    size: wp.array(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """Disturb the velocities in some columns, with a standard deviation for each."""
+    b = wp.tid()
+    generator = random_of(seed, 0, b, clock)
+    for k in range(columns.shape[0]):
+        state[b, columns[k]] = state[b, columns[k]] + size[k] * wp.float64(wp.randn(generator))
+
+
+@wp.kernel(enable_backward=False)
+def blur(
+    seed: wp.array(dtype=int),
+    stream: int,
+    clock: wp.array(dtype=int),
+    size: wp.array(dtype=wp.float64),
+    looked: wp.array2d(dtype=wp.float64),
+):
+    """Add noise to the observed entries, with a standard deviation for each."""
+    b = wp.tid()
+    generator = random_of(seed, stream, b, clock)
+    for e in range(looked.shape[1]):
+        looked[b, e] = looked[b, e] + size[e] * wp.float64(wp.randn(generator))
+
+
 @wp.kernel(enable_backward=False)
 def act(
     given: wp.array2d(dtype=wp.float32),
@@ -208,6 +244,7 @@ def finish(
     context: wp.array2d(dtype=wp.float64),
     observed: wp.array2d(dtype=wp.float64),
     steps: wp.array(dtype=int),
+    clock: wp.array(dtype=int),
     out: Outcome,
 ):
     """Observation, reward and end of a step; a failed row keeps its context and observation, and gets the penalty only."""
@@ -250,6 +287,7 @@ def finish(
         out.terms[b, last] = _penalty
         total = _penalty
     steps[b] = steps[b] + 1
+    clock[b] = clock[b] + 1
     out.reward[b] = total
     out.success[b] = won
     out.terminated[b] = bad or (ends and won)

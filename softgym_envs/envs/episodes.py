@@ -101,7 +101,8 @@ class Episodes:
         self._sensing = SensorModel(settings, task, simulator, self._seen, known)
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
-        self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
+        self.kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
+        """Standard deviations of the disturbance before a control step, (n,)."""
         named = enumerate(zip(simulator.state_names, simulator.state_units, strict=False))
         self._speeds = {k: f"{name} = {{:.3g}} {unit}" for k, (name, unit) in named if unit in ("m/s", "rad/s")}
         self._rows, self._na = len(rngs), na
@@ -196,6 +197,16 @@ class Episodes:
         self._since = self._clock - steps
 
     @property
+    def noise(self) -> Array:
+        """Standard deviation of the noise of the task's entries, (entries,)."""
+        return self._sensing.noise[: len(self.task.entries)]
+
+    @property
+    def measures_state(self) -> bool:
+        """Whether a sensor measures an entry of the state wrongly, which what the task computes from it follows."""
+        return bool(len(self._sensing.columns))
+
+    @property
     def seen(self) -> Array:
         """Entries of the state that the task sees, (B, entries of the robot's model)."""
         return self._visible(self.state)
@@ -264,7 +275,7 @@ class Episodes:
         older, action = self._acting(action)
         task, state, context = self._task, self.state, self.context
         if self.settings.disturbance:
-            state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
+            state = self.simulator.retract(state, self.kick * self._normal(self.simulator.n, active))
         control = task.scale_action(action)
         plan = self.timing.plan(self.late, self.steps) if self.timing.divides else None
         if plan is None or no_events(plan, self.substeps):

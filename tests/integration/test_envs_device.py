@@ -134,6 +134,26 @@ def test_single_precision_is_close(env_id: str, most: float) -> None:
     assert float((reward - found).abs().median()) < most
 
 
+@pytest.mark.parametrize("env_id", ["TensegrityRoll-v0", "VineGrow-v0"])
+def test_noise_and_disturbances_of_the_device(env_id: str) -> None:
+    """They have the size asked for, and follow from the seed."""
+    exact, noisy = (gym.make_vec(env_id, num_envs=200, output="torch", **given) for given in ({}, {"sensor_noise": 0.02}))
+    kicked = gym.make_vec(env_id, num_envs=200, output="torch", disturbance=0.1)
+    seen = []
+    for seed in (0, 0, 1):
+        for envs in (exact, noisy, kicked):
+            envs.reset(seed=seed)
+        steps = [[envs.step(torch.zeros(envs.action_space.shape))[0] for _ in range(2)] for envs in (exact, noisy, kicked)]
+        seen.append(steps)
+    scale = np.array([entry.scale for entry in exact.unwrapped.task.entries])
+    apart = (seen[0][1][1] - seen[0][0][1]).numpy() / scale
+    free = np.abs(seen[0][0][1].numpy() / scale).max(axis=0) < 0.5 * exact.observation_space.high[0] / scale  # not clipped
+    assert apart[:, free & (exact.observation_space.low[0] < 0)].std() == pytest.approx(0.02, rel=0.05)
+    assert (seen[0][2][0] - seen[0][0][0]).abs().max() > 1e-3
+    for kind in (1, 2):
+        assert torch.equal(seen[0][kind][1], seen[1][kind][1]) and not torch.equal(seen[0][kind][1], seen[2][kind][1])
+
+
 def test_starts_that_are_used_again() -> None:
     """Each row begins from its own first starts in turn."""
     device = gym.make_vec("VineGrow-v0", num_envs=2, max_episode_steps=1, autoreset_mode="same_step", output="torch", starts=2)
@@ -160,7 +180,8 @@ def test_other_ids_give_tensors_on_the_cpu() -> None:
     ("keywords", "words"),
     [
         ({"output": "jax"}, "output is 'jax', allowed are numpy, torch"),
-        ({"output": "torch", "disturbance": 0.1}, "disturbance is 0.1, which output='torch' does not play"),
+        ({"output": "torch", "sensor_bias": 0.1}, "sensor_bias is 0.1, which output='torch' does not play"),
+        ({"output": "torch", "sensor_noise": {"length": 0.1}}, "sensor_noise is .*, a noise of the state, which output"),
         ({"output": "torch", "obs_mode": "state"}, "obs_mode is 'state', which output='torch' does not play"),
         ({"output": "torch", "backend": "mujoco"}, "backend is 'mujoco', which output='torch' does not play"),
         ({"output": "torch", "starts": 0}, "starts"),
