@@ -12,8 +12,10 @@ IN_CONTACT: dict[str, Any] = {
 }  # fmt: skip
 
 GROWING: dict[str, Any] = {
-    **MANY_SMALL_UPDATES, "n_epochs": 5, "policy_kwargs": {"net_arch": [64, 64], "log_std_init": -0.5},
+    **MANY_SMALL_UPDATES, "n_epochs": 4, "learning_rate": 4e-3,
+    "policy_kwargs": {"net_arch": [64, 64], "log_std_init": -0.5},
 }  # fmt: skip
+"""Settings of a small network: five seeds succeed as often as with 128 x 128 and twice the updates."""
 
 LEARNING: dict[str, dict[str, dict[str, Any]]] = {
     "VineGrow-v0": {"ppo": GROWING},
