@@ -311,7 +311,8 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         """
         if not self._begun:
             raise gym.error.ResetNeeded("call reset() before step()")
-        if tuple(actions.shape) != tuple(self._given.shape):
+        actions = torch.as_tensor(actions)
+        if actions.shape != self._given.shape:
             raise ShapeError(f"actions have shape {tuple(actions.shape)}, expected {tuple(self._given.shape)}")
         out = self._results
         if self.metadata["autoreset_mode"] is AutoresetMode.DISABLED and bool((out["terminated"] | out["truncated"]).any()):

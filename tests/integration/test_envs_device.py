@@ -202,5 +202,6 @@ def test_actions_and_options_are_checked() -> None:
     with pytest.raises(OptionError, match="option 'goal' is not known"):
         device.reset(options={"goal": (0.1, 0.2)})
     device.reset(seed=0)
+    device.step(device.action_space.sample())
     with pytest.raises(ShapeError, match=r"actions have shape \(3, 3\), expected \(2, 3\)"):
         device.step(torch.zeros(3, 3))
