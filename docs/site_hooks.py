@@ -25,7 +25,9 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from generate import differences  # noqa: E402
 
 from softgym_envs.core.system import System, TaskId  # noqa: E402
 from softgym_envs.systems import systems  # noqa: E402
@@ -236,7 +238,7 @@ def _id_page(system: System, task: TaskId) -> str:
     keywords = _sections((ROOT / "docs/reference/environments.md").read_text("utf-8"))["Keywords of every id"]
     levels = [name for name in sections if name.startswith("Levels of")]
     sections_below = {
-        "Differences of ground truths": _differences(system),
+        "Differences of ground truths": differences(system),
         **{name: sections[name].replace("../../how-to", "../how-to") for name in [*levels, "Parameters"]},
         "Keywords of every id": keywords,
     }
@@ -259,21 +261,6 @@ def _id_page(system: System, task: TaskId) -> str:
             *(f"\n## {name}\n\n{text.strip()}\n" for name, text in sections_below.items() if text.strip()),
         ]
     )
-
-
-def _differences(system: System) -> str:
-    """What the modules of the ground truths say about differences."""
-    found = {backend: _differences_in(path.partition(":")[0]) for backend, path in system.ground_truths.items()}
-    return "\n\n".join(f"`{backend}`: {text}" for backend, text in found.items() if text)
-
-
-def _differences_in(name: str) -> str:
-    """The paragraph and list about differences in a module's docstring; "" if it has none."""
-    parts = (inspect.getdoc(importlib.import_module(name)) or "").split("\n\n")
-    first = next((i for i, part in enumerate(parts) if re.search(r"[Dd]iffer(ences|s?) from|Differences", part)), len(parts))
-    rest = parts[first + 1 :]
-    stop = next((i for i, part in enumerate(rest) if not part.startswith("* ")), len(rest))
-    return "\n\n".join(parts[first : first + 1 + stop])
 
 
 def _api(name: str) -> str:

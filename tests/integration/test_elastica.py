@@ -13,6 +13,7 @@ from softgym_envs.mechanics.placement import frame_pose
 from softgym_envs.systems.loop.build import held
 from softgym_envs.systems.loop.dynamics import LoopSimulator
 from softgym_envs.systems.loop.model import ARM, CLAMP, LoopModel, hanging12
+from softgym_envs.systems.loop.mujoco import MujocoLoop
 from softgym_envs.systems.loop.parameters import LoopParameters
 
 pytest.importorskip("elastica", reason='elastica is not installed: pip install ".[elastica]"')
@@ -115,3 +116,18 @@ def test_stiff_and_light_loops_are_stepped_finely():
     usual = LOOP._steps(LOOP._material([LOOP._values(row) for row in LOOP.parameter_values(None, 1)]))[0]
     hard = LOOP.parameter_values(replace(LoopParameters(), theta_stiffness=100.0, loop_scale=0.1), 1)
     assert LOOP._steps(LOOP._material([LOOP._values(row) for row in hard]))[0] > 3 * usual
+
+
+def test_effects_of_a_mismatched_model_and_dry_friction_are_those_of_the_others():
+    start, controls, hard = LOOP.model.rest_state()[None], pushed(LOOP.model, 1.0, 6), {"level": 2, "seed": 1}
+    usual = LOOP.rollout(start, controls, substeps=50)[0][0, :, :7]
+    rubbing = LoopParameters(friction_s0=0.3, friction_w1=0.2)
+    for mine, theirs in (
+        (ElasticaLoop(**hard).rollout(start, controls, substeps=50), MujocoLoop(**hard).rollout(start, controls, substeps=50)),
+        (
+            LOOP.rollout(start, controls, rubbing, substeps=50),
+            LoopSimulator(dt=1e-3).rollout(start, controls, rubbing, substeps=50),
+        ),
+    ):
+        found, wanted = mine[0][0, :, :7], theirs[0][0, :, :7]
+        assert np.abs(found - wanted).max() < 0.5 * np.abs(found - usual).max()

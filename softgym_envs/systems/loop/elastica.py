@@ -336,7 +336,8 @@ class Arm:
 
     def __init__(self, tree: PinocchioTree, dt: float):
         self.tree, self.dt, self.model = tree, dt, tree.model.copy()
-        self.data, self.armature = self.model.createData(), tree.model.armature.copy()
+        self.data, self.armature = self.model.createData(), tree.model.armature + dt * tree.damping
+        self.model.armature = self.armature
         self.joint, self.place = tree.joints[GRIPPER], tree.places[GRIPPER]
         self.wrenches = pin.StdVec_Force()
         self.wrenches.extend([pin.Force.Zero() for _ in range(self.model.njoints)])
@@ -357,9 +358,10 @@ class Arm:
     def faster(self, q: Array, v: Array, torque: Array, wrench: Array) -> Array:
         """Speeds (7,) after a step under torques and the loop's wrench about the world's origin; q was placed by `hand`."""
         tree = self.tree
-        rubbing = tree.friction * np.tanh(v / tree.friction_speed) / np.where(v == 0.0, 1.0, v)
-        rubbing = np.where(v == 0.0, tree.friction / tree.friction_speed, rubbing)
-        self.model.armature = self.armature + self.dt * (tree.damping + rubbing)
+        if tree.friction.any():
+            rubbing = tree.friction * np.tanh(v / tree.friction_speed) / np.where(v == 0.0, 1.0, v)
+            rubbing = np.where(v == 0.0, tree.friction / tree.friction_speed, rubbing)
+            self.model.armature = self.armature + self.dt * rubbing
         at = self.data.oMi[self.joint]
         self.wrenches[self.joint] = at.actInv(pin.Force(wrench[:3], wrench[3:]))
         return np.asarray(v + self.dt * pin.aba(self.model, self.data, q, v, torque + tree.forces(q, v), self.wrenches))
