@@ -42,8 +42,8 @@ ROWS = 4096
 """Rows, if none are given."""
 STEPS = 24
 """Control steps of every row between two updates."""
-MINIBATCHES = 4
-"""Minibatches of every pass over them."""
+EPOCHS, MINIBATCHES = 5, 4
+"""Passes over them, and minibatches of each: few and large ones, whatever suits the few rows of Stable-Baselines3."""
 ACTIVATION = "ELU"
 PROGRESS = {"Train/mean_reward": curve.RETURN, "Train/success": "rollout/success_rate"}
 """TensorBoard's name -> column of progress.csv."""
@@ -142,7 +142,7 @@ class DeviceTraining:
             "critic": network,
             "algorithm": {
                 "class_name": "PPO",
-                "num_learning_epochs": usual["n_epochs"],
+                "num_learning_epochs": EPOCHS,
                 "num_mini_batches": MINIBATCHES,
                 "gamma": usual["gamma"],
                 "lam": usual["gae_lambda"],
