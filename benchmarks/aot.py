@@ -1,7 +1,7 @@
 """Compile the kernels of a device for CUDA on a machine without one: registers, stack and seconds of each.
 
-python benchmarks/aot.py                                # stick and vines, sm_89 and sm_90; some minutes
-python benchmarks/aot.py --kernels patch --limit 400
+python benchmarks/aot.py --out results/gpu_compilation/numbers.json       # sm_89 and sm_90; some minutes
+python benchmarks/aot.py --kernels patch                                  # takes longer
 
 The larger the stack of a thread, the more of a step goes through memory; more than 168 registers leave fewer than three blocks
 of 128 threads on a multiprocessor.
@@ -49,7 +49,7 @@ class Args:
     """Options of the measurement."""
 
     kernels: tuple[str, ...] = ("stick", "vine in", "vine with", "control", "tasks")
-    """Parts of the names of the modules that are compiled; "patch" is not among them, since it takes long."""
+    """Parts of the names of the modules that are compiled; without "patch", which takes long."""
     arch: tuple[int, ...] = (89, 90)
     """Architectures: 89 is an RTX 4090, 90 an H100 or H200."""
     limit: int = 400
