@@ -511,7 +511,8 @@ BENCHMARK = "reference/benchmark.md"
 
 def benchmark_page() -> str:
     """The published cells of the controller benchmark."""
-    return NOTE + benchmark.markdown(benchmark.published(), "../images/benchmark_", FINDINGS)
+    films = "Films of the best controller of every id: [task cards](task_cards.md).\n"
+    return NOTE + benchmark.markdown(benchmark.published(), "../images/benchmark_", FINDINGS) + films
 
 
 # --- solver differences ---------------------------------------------------------------------------------------------------

@@ -55,8 +55,8 @@ class Line(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Controller, and its budget if it plans."""
-        return f"{self.controller} {self.budget:,}" if row_of(self.controller).budget == "planning" else self.controller
+        """Controller, and its budget if it has one."""
+        return f"{self.controller} {self.budget:,}" if self.budget else self.controller
 
     @property
     def reason(self) -> str:
@@ -156,9 +156,9 @@ def _controllers(lines: Sequence[Line]) -> list[str]:
 
 def _command(name: str, lines: Sequence[Line]) -> str:
     """Command of a controller's rows."""
-    budgets = sorted({line.budget for line in lines if line.controller == name})
-    words = {"planning": ["--budget", *map(str, budgets)], "training": ["--training-steps", *map(str, budgets[-1:])]}
-    return " ".join(["softgym-envs benchmark", name, *words.get(row_of(name).budget, [])])
+    budgets = sorted({str(line.budget) for line in lines if line.controller == name}, key=int)
+    flag = {"planning": ["--budget", *budgets], "training": ["--training-steps", *budgets]}
+    return " ".join(["softgym-envs benchmark", name, *flag.get(row_of(name).budget, [])])
 
 
 def _sees(name: str, lines: Sequence[Line]) -> str:

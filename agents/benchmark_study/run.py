@@ -195,7 +195,7 @@ def benchmark(
         for value in values:
             check_number(name, value, low=1, whole=True)
     options_from_text(options.split())
-    settings, jobs = Settings(episodes, Path(out)), cells(ids, controllers, budgets, training_steps, options)
+    settings, jobs = Settings(episodes, Path(out).resolve()), cells(ids, controllers, budgets, training_steps, options)
     failures = run_jobs(
         jobs, partial(run_cell, settings=settings), settings.out, executor=executor, workers=workers, progress=progress
     )
