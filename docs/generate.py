@@ -504,7 +504,14 @@ def _percent(run: Run) -> str:
 
 # --- controller benchmark -------------------------------------------------------------------------------------------------
 
-FINDINGS: tuple[str, ...] = ()
+FINDINGS = (
+    "Planning beats learning on rough ground. On TensegrityTerrain at level 3, `mppi` with 100 steps succeeds in all episodes. "
+    "The heuristic reaches 67 % and the shipped policy 47 %.",
+    "The budget that solves UpperBodyReach does not run in real time. Ten times the budget take `mppi` from 20 % to 100 %. "
+    "Then all timed plans are late: 37 ms in a period of 20 ms.",
+    "Static friction hides the slope of the reward. On SlidingBlock, `ilqg` and `linear` earn what no action earns. "
+    "Sampling with up to 1,000 steps reaches 3 % at most. The heuristic succeeds in all episodes.",
+)
 """What the table shows, in sentences; read them again when its numbers change."""
 BENCHMARK = "reference/benchmark.md"
 
