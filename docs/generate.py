@@ -505,7 +505,8 @@ def _percent(run: Run) -> str:
 # --- controller benchmark -------------------------------------------------------------------------------------------------
 
 FINDINGS = (
-    "Planning beats learning on rough ground. On TensegrityTerrain at level 3, `mppi` with 100 steps succeeds in all episodes. "
+    "With the full state, planning beats the trained policy on rough ground. On TensegrityTerrain at level 3, `mppi` with "
+    "100 steps succeeds in all episodes. "
     "The heuristic reaches 67 % and the shipped policy 47 %.",
     "The budget that solves UpperBodyReach does not run in real time. Ten times the budget take `mppi` from 20 % to 100 %. "
     "Then all timed plans are late: 37 ms in a period of 20 ms.",

@@ -31,7 +31,7 @@ LOWEST = -0.3
 """Lowest mean score that is drawn; lower ones are drawn there."""
 INTRO = """\
 Every controller plays the same episodes of the native engine: episode i begins from the same seed. Success and mean return have
-95 % intervals (Wilson, bootstrap over episodes). Learners have three seeds: the mean, and the seeds in parentheses.
+95 % intervals (Wilson, bootstrap over episodes). Learners have up to three seeds: the mean, and the seeds in parentheses.
 
 - **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners).
 - **Sees**: "full state" includes the parameters that an episode drew. "Sensors" is the observation of the id.
@@ -39,6 +39,7 @@ Every controller plays the same episodes of the native engine: episode i begins 
 - **Processor**: processor time of all episodes of a row, and of its training.
 - **Steps**: simulated control steps per executed one, measured. A step with exact derivatives counts as one.
 - **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table.
+- **Pictures**: scores from 0 (no action) to 1 (the best mean return on an id), over the ids that a controller played.
 
 No planner sees sensors: this package has no observer of the state for controllers.
 """
