@@ -596,8 +596,8 @@ SHOWN: tuple[str, ...] = (
     "Upper body: Pinocchio at 2 ms and MuJoCo at 0.2 ms lie within 0.15 mrad of our engine at 0.1 ms, which is its own error.",
     "Loop: PyElastica's rod differs from ours by 9 of 250 mrad at either step. MuJoCo's rod differs by 71 mrad.",
     "A peg lifts the loop alike in our engine and in PyElastica, by the same law. MuJoCo's contact is stiffer.",
-    "Controllers made in our engine or in MuJoCo keep their success on the second physics with the same parameters. LoopIdentify "
-    "does not: its estimates are those of our model, and 3 % of them are within its tolerance on the rod.",
+    "Controllers made in our engine or in MuJoCo keep their success on the second physics with the same parameters.",
+    "LoopIdentify is an exception: its estimator has our model, and 3 % of its estimates are within tolerance on the rod.",
     "Another payload and softer springs bring the upper body's planners to 3 %. Identified ones bring 87 to 93 %.",
 )
 """What the numbers show, in sentences; read them again when they change."""
