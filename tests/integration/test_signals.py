@@ -181,7 +181,7 @@ def test_an_interrupted_study_leaves_what_it_goes_on_from(tmp_path: Path) -> Non
 def test_an_interrupted_training_leaves_a_checkpoint(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3")
     given = ("SlidingBlock-v0", "--num-envs", 4, "--steps", 512, "--episodes", 2, "--out", tmp_path)
-    code, _, complaint = interrupted(signal.SIGTERM, "stable_baselines3:PPO.train", 1, "train", *given)
+    code, _, complaint = interrupted(signal.SIGTERM, "agents.learning.ppo:LeanPPO.train", 1, "train", *given)
     assert code == 130 and "the same command with --resume goes on from policy_512_steps.zip" in complaint
     assert "policy_512_steps.zip" in whole(tmp_path) and "policy.zip" not in whole(tmp_path)
     assert run_script(load_script("scripts/train.py"), *given[:4], 600, *given[5:], "--resume") == 0
