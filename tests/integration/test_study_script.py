@@ -129,7 +129,7 @@ def test_frames_of_a_camera_that_are_no_whole_number_of_steps(monkeypatch, task)
 def test_every_study_in_the_repository_is_consistent(path):
     study, case = chosen(path)
     assert study == read_study(path).study and study.name == path.stem
-    assert study.jobs(CONDITIONS)
+    assert study.jobs(CONDITIONS) and study.thresholds
     assert study.planning.horizon <= next(task for task in case.system.tasks if task.id == case.task).max_episode_steps
 
 
