@@ -96,11 +96,13 @@ ROWS: dict[str, Row] = {
     ),
     "gps": Row(
         lambda case: (planners.gps(case), {}), "full state", "planning",
-        "Sample-based iLQG [Wang2020]: plans the episode when it begins.",
+        "Sample-based iLQG [Wang2020]: plans the whole episode when it begins, from no action (`zero`), by "
+        f"{planners.ROLLOUTS} rollouts an iteration. The paper's 20 iterations take a budget of 801. "
+        "Where episodes end early, more than the budget is counted.",
     ),
     "optimal": Row(
         lambda case: (planners.optimal(case), {}), "full state", "none",
-        "Optimal control by direct transcription, replayed open loop.",
+        "Optimal control by direct transcription: a motion of half an episode, replayed open loop; its last control is held.",
     ),
     "ppo": Row(partial(learners.trained, algorithm="ppo"), "sensors", "training", "PPO from scratch.", SEEDS),
     "sac": Row(partial(learners.trained, algorithm="sac"), "sensors", "training", "SAC from scratch.", SEEDS),

@@ -45,11 +45,11 @@ def compare(host: Any, device: Any, steps: int) -> tuple[int, int]:
     ended, won = 0, 0
     for k, action in enumerate(actions(host, steps)):
         expected, found = host.step(action), device.step(torch.from_numpy(action))
-        told = f"{host.spec.id}, step {k}"
+        where = f"{host.spec.id}, step {k}"
         for one, other in zip(expected[:4], found[:4], strict=True):
-            np.testing.assert_array_equal(one, other.numpy(), err_msg=told)
+            np.testing.assert_array_equal(one, other.numpy(), err_msg=where)
         for name in ("state", "context"):
-            np.testing.assert_array_equal(getattr(host.unwrapped, name), getattr(device.unwrapped, name), err_msg=told)
+            np.testing.assert_array_equal(getattr(host.unwrapped, name), getattr(device.unwrapped, name), err_msg=where)
         over = expected[2] | expected[3]
         ended, won = ended + over.sum(), won + expected[4].get("final_info", expected[4])["is_success"].sum()
         if "final_obs" in expected[4]:
@@ -57,7 +57,7 @@ def compare(host: Any, device: Any, steps: int) -> tuple[int, int]:
         elif not over.any():
             for name in found[4]:
                 if not name.startswith(("final", "_")):
-                    np.testing.assert_array_equal(expected[4][name], found[4][name], err_msg=f"{told}, {name}")
+                    np.testing.assert_array_equal(expected[4][name], found[4][name], err_msg=f"{where}, {name}")
     return int(ended), int(won)
 
 
