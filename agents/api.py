@@ -126,7 +126,7 @@ def train(
     id: str,
     params: Any = None,
     *,
-    steps: int = 3_000_000,
+    steps: int | None = None,
     algorithm: Literal["ppo", "sac"] = "ppo",
     learner: Literal["sb3", "rsl"] = "sb3",
     backend: str = NATIVE,
@@ -149,7 +149,7 @@ def train(
     Args:
         id: Environment.
         params: Parameters of the backend.
-        steps: Control steps of all rows together, rounded up to whole updates.
+        steps: Control steps of all rows together, rounded up to whole updates; None: the id's setting, or 1,000,000.
         algorithm: "ppo" or "sac".
         learner: "sb3" is Stable-Baselines3; "rsl" is PPO of rsl-rl-lib on tensors that stay on `device`, for thousands of rows:
             its folder gets policy.npz and model_<N>.pt. Keywords are then those of `gym.make_vec` with output "torch", too.
@@ -177,7 +177,7 @@ def train(
     from .learning.evaluation import evaluate as evaluate_policy
     from .learning.evaluation import interface_played
     from .learning.policy import policy_of
-    from .learning.rl import LearningPoint, Trained, Training, begun
+    from .learning.rl import LearningPoint, Trained, Training, begun, settings
     from .learning.rl import train as learn
 
     system, name = system_of_task(id), id.rpartition(":")[2]
@@ -185,13 +185,16 @@ def train(
     progress(f"seed {seed}, commit {git_commit()}, folder {folder}")
     given = {} if params is None else {"params": params}
     check_choice("learner", learner, ("sb3", "rsl"))
+    own = system.learning_of(name, algorithm)
     training = Training(
-        _full_id(id), steps, algorithm, {"backend": backend, **keywords, **given}, num_envs, seed=seed,
-        checkpoint_every=checkpoint_every, overrides=system.learning_of(name, algorithm), device=device,
+        _full_id(id), settings(algorithm, own)["steps"] if steps is None else steps, algorithm,
+        {"backend": backend, **keywords, **given}, num_envs, seed=seed, checkpoint_every=checkpoint_every, overrides=own,
+        device=device,
     )  # fmt: skip
 
     def report(point: LearningPoint) -> None:
-        progress(f"{point.steps:10d} steps  {point.seconds:7.0f} s  return {point.mean_return:9.3f}")
+        told = f"return {point.mean_return:9.3f}  success {100.0 * point.success:3.0f} %"
+        progress(f"{point.steps:10d} steps  {point.seconds:7.0f} s  {told}")
 
     try:
         if learner == "rsl":

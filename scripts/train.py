@@ -33,8 +33,8 @@ class Args:
 
     id: Annotated[str, tyro.conf.Positional]
     """Environment, e.g. TensegrityRoll-v0."""
-    steps: int = 3_000_000
-    """Control steps of all rows together, rounded up to whole updates."""
+    steps: int | None = None
+    """Control steps of all rows together, rounded up to whole updates; none: the id's setting, or 1000000."""
     algorithm: Literal["ppo", "sac"] = "ppo"
     """Learning algorithm."""
     learner: Literal["sb3", "rsl"] = "sb3"

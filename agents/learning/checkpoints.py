@@ -123,8 +123,8 @@ def _newest(folder: Path) -> tuple[Path, list[Path]]:
 
 def _is_whole(path: Path) -> bool:
     try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
+        with zipfile.ZipFile(path) as archive:  # one that lacks its end opens as the last archive of weights within it
+            return archive.testzip() is None and "policy.pth" in archive.namelist()
     except DAMAGED:
         return False
 

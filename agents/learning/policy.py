@@ -38,6 +38,10 @@ PRETRAINED = Path("pretrained")
 """In place of a file: the policy of the environment that comes with the package."""
 
 
+SCALES = ("features_extractor.", "pi_features_extractor.", "vf_features_extractor.")
+"""Beginnings of the names of a policy's scales: stable-baselines3 holds them three times."""
+
+
 def load_policy(path: Path, env_id: str = "") -> Network:
     """Load the mean action of a policy: weights only, nothing in the file is executed.
 
@@ -55,6 +59,7 @@ def load_policy(path: Path, env_id: str = "") -> Network:
     if path.suffix == ".npz":
         return load_network(path)
     weights, settings = _read_policy(path)
+    weights = folded(weights)
     if other := [name for name in weights if name.startswith("lstm") or "features_extractor." in name]:
         raise FileFormatError(f"{path} holds {other[0]}: policies with a memory (LSTM) or convolutions are not supported")
     squashed = any(name.startswith("actor.mu.") for name in weights)
@@ -145,6 +150,8 @@ def save_policy(model: BaseAlgorithm, path: Path) -> Path:
     keywords, weights = dict(own.policy_kwargs), own.policy.state_dict()
     if isinstance(own.policy, SharedPolicy):
         keywords, weights = plain_settings(own.policy, keywords), plain_weights(own.policy)
+    keywords.pop("features_extractor_class", None)
+    weights = folded(weights)
     if isinstance(model, OnPolicyAlgorithm):
         keywords["ortho_init"] = False  # first weights that `load` overwrites need no decomposition of large matrices
     small = {"buffer_size": 1} if isinstance(model, OffPolicyAlgorithm) else {}
@@ -159,6 +166,22 @@ def save_policy(model: BaseAlgorithm, path: Path) -> Path:
     plain.save(buffer)
     write_atomically(path, _squeezed(buffer))
     return path
+
+
+def folded(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights of a policy with the scales of `.scaling` in its layers; without scales they are left as they are."""
+    if f"{SCALES[0]}value_deviation" not in weights:
+        return weights
+    found = {name: value for name, value in weights.items() if not name.startswith(SCALES)}
+    mean, deviation, value_mean, value_deviation = (
+        weights[SCALES[0] + name] for name in ("mean", "deviation", "value_mean", "value_deviation")
+    )
+    for name in ("mlp_extractor.policy_net.0", "mlp_extractor.value_net.0"):
+        weight = found[f"{name}.weight"] / deviation
+        found[f"{name}.weight"], found[f"{name}.bias"] = weight, found[f"{name}.bias"] - weight @ mean
+    found["value_net.weight"] = found["value_net.weight"] * value_deviation
+    found["value_net.bias"] = found["value_net.bias"] * value_deviation + value_mean
+    return found
 
 
 def _squeezed(archive: io.BytesIO) -> bytes:

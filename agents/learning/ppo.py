@@ -29,13 +29,14 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 from softgym_envs.core.errors import OptionError
 
 from .chain import Chain, flat_gradients
+from .scaling import Scaling
 from .shared_policy import SharedPolicy
 
-REFUSED = ("use_sde", "target_kl", "clip_range_vf")
+REFUSED = ("use_sde", "clip_range_vf")
 """Keywords of stable-baselines3's PPO that this one does not implement."""
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 LOGGED = ("policy_gradient_loss", "value_loss", "entropy_loss", "loss", "clip_fraction", "approx_kl")
-"""Means over the minibatches of an update's last epoch, in the log as "train/<name>"."""
+"""Means over as many of an update's last minibatches as an epoch has, in the log as "train/<name>"."""
 
 
 class LeanPPO(PPO):
@@ -56,11 +57,13 @@ class LeanPPO(PPO):
         else:
             self.actor, critic = Chain(network.policy_net, self.policy.action_net), network.value_net
         self.critic = Chain(critic, self.policy.value_net)
+        scaling: Any = self.policy.features_extractor
+        self.scaling: Scaling | None = scaling if isinstance(scaling, Scaling) else None
         for group in self.policy.optimizer.param_groups:
             group["fused"] = True  # one call for all weights
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "actor", "critic"]
+        return [*super()._excluded_save_params(), "actor", "critic", "scaling"]
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -77,7 +80,7 @@ class LeanPPO(PPO):
         last_seen: list[NDArray[Any]] = []
         for step in range(n_rollout_steps):
             noise = torch.randn(env.num_envs, buffer.action_dim)
-            mean = self.actor(torch.from_numpy(observation).to(self.device)).cpu()
+            mean = self.actor(self._scaled(torch.from_numpy(observation).to(self.device))).cpu()
             actions = torch.addcmul(mean, std.cpu(), noise).numpy()
             buffer.observations[step], buffer.actions[step], buffer.episode_starts[step] = observation, actions, starts
             buffer.log_probs[step] = _log_density(noise, policy.log_std.detach().cpu())
@@ -102,14 +105,22 @@ class LeanPPO(PPO):
         callback.on_rollout_end()
         return True
 
+    @torch.no_grad()
+    def _scaled(self, observation: torch.Tensor) -> torch.Tensor:
+        """Observations (n, no) as networks see them."""
+        return observation if self.scaling is None else self.scaling(observation)
+
     def _value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Values (n,)."""
+        """Values (n,) of scaled observations, scaled."""
         return self.critic(observation).squeeze(1)
 
     def _values(self, observations: NDArray[Any]) -> NDArray[np.float32]:
         """Values (...) of observations (..., no)."""
         rows = torch.from_numpy(observations).to(self.device)
-        return self._value(rows.flatten(0, -2)).view(rows.shape[:-1]).cpu().numpy().copy()
+        found = self._value(self._scaled(rows.flatten(0, -2))).view(rows.shape[:-1])
+        if self.scaling is not None:
+            found = found * self.scaling.value_deviation + self.scaling.value_mean
+        return found.cpu().numpy().copy()
 
     @torch.no_grad()
     def train(self) -> None:
@@ -120,18 +131,26 @@ class LeanPPO(PPO):
         clip: Any = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
         names = ("observations", "actions", "log_probs", "advantages", "returns")
         whole = [torch.from_numpy(getattr(buffer, name)).flatten(0, 1).to(self.device) for name in names]
+        observed, returns = whole[0], whole[-1]
+        if self.scaling is not None:
+            whole[0], whole[-1] = self._scaled(observed), (returns - self.scaling.value_mean) / self.scaling.value_deviation
         optimizer.zero_grad()
         flat = flat_gradients([weight for weight in policy.parameters() if weight.requires_grad])
-        count, logged = len(whole[0]), []
-        for epoch in range(self.n_epochs):
-            for rows in torch.split(torch.randperm(count).to(self.device), self.batch_size):
-                found = self._gradients(*(values[rows] for values in whole), clip=clip)
-                if epoch == self.n_epochs - 1:
-                    logged.append(self._parts(*found, clip=clip))
-                flat *= (self.max_grad_norm / (flat.norm() + 1e-6)).clamp(max=1.0)
-                optimizer.step()
+        count, logged = len(whole[0]), list[torch.Tensor]()
+        per_epoch = -(-count // self.batch_size)
+        batches = (batch for _ in range(self.n_epochs) for batch in torch.split(torch.randperm(count), self.batch_size))
+        for k, batch in enumerate(batches):
+            found = self._gradients(*(values[batch.to(self.device)] for values in whole), clip=clip)
+            if self.target_kl is not None or k >= (self.n_epochs - 1) * per_epoch:
+                logged.append(self._parts(*found, clip=clip))
+            if self.target_kl is not None and logged[-1][-1].item() > 1.5 * self.target_kl:
+                break
+            flat *= (self.max_grad_norm / (flat.norm() + 1e-6)).clamp(max=1.0)
+            optimizer.step()
+        if self.scaling is not None:
+            self.scaling.update(observed, returns, policy.value_net)
         self._n_updates += self.n_epochs
-        for name, value in zip(LOGGED, torch.stack(logged).mean(dim=0).tolist(), strict=True):
+        for name, value in zip(LOGGED, torch.stack(logged[-per_epoch:]).mean(dim=0).tolist(), strict=True):
             self.logger.record(f"train/{name}", value)
         explained = explained_variance(buffer.values.ravel(), buffer.returns.ravel())
         self.logger.record("train/explained_variance", explained)

@@ -42,6 +42,7 @@ from .contract import PolicyContract
 from .evaluation import Evaluation
 from .policy import save_policy
 from .ppo import LeanPPO
+from .scaling import Scaling
 from .shared_policy import SharedPolicy, views_of
 from .vec_env import SB3VecEnv
 
@@ -49,19 +50,21 @@ ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": LeanPPO, "sac": SAC}
 
 USUAL: dict[str, dict[str, Any]] = {
     "ppo": {
-        "num_envs": 64, "n_steps": 64, "batch_size": 1024, "n_epochs": 5, "learning_rate": 3e-4, "gamma": 0.98,
-        "gae_lambda": 0.95, "ent_coef": 0.0, "shared": False, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
+        "steps": 1_000_000, "num_envs": 64, "n_steps": 64, "batch_size": 1024, "n_epochs": 6, "learning_rate": 1e-3,
+        "final_rate": 0.0, "gamma": 0.98, "gae_lambda": 0.95, "ent_coef": 0.0, "target_kl": 0.02, "shared": False,
+        "scaled": True, "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -0.7},
     },
     "sac": {
-        "num_envs": 16, "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1, "gradient_steps": 8,
-        "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
+        "steps": 1_000_000, "num_envs": 16, "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1,
+        "gradient_steps": 8, "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
     },
 }  # fmt: skip
 """Algorithm -> settings, if the task's system declares no others (`System.learning`).
 
-Keywords of stable-baselines3, and three of ours: "num_envs", rows if none are given; "final_rate", to which the learning rate
-falls linearly; and "shared": whether all actuators share one network (`.shared_policy`), for which the task must define their
-observations (`actuator_views`). PPO is `.ppo`.
+Keywords of stable-baselines3, and five of ours: "steps" and "num_envs", control steps and rows if none are given; "final_rate",
+to which the learning rate falls linearly; "shared": whether all actuators share one network (`.shared_policy`), for which the
+task must define their observations (`actuator_views`); and "scaled": whether networks see observations and values of order 1
+(`.scaling`). PPO is `.ppo`.
 """
 
 OBSERVED = ("action_memory", "obs_mode")
@@ -152,7 +155,7 @@ class Training:
         """Keywords of the algorithm; a minibatch is no larger than PPO's batch."""
         found = settings(self.algorithm, self.overrides)
         final = found.pop("final_rate", None)
-        del found["num_envs"]
+        del found["num_envs"], found["steps"]
         if final is not None:
             found["learning_rate"] = LinearSchedule(found["learning_rate"], final, 1.0)
         if self.algorithm == "ppo":
@@ -191,6 +194,8 @@ class LearningPoint(NamedTuple):
     seconds: float
     mean_return: float
     """Mean return over the latest episodes (100 at most), in the environment of the training."""
+    success: float
+    """Share of successes among them; exploration's noise included."""
 
 
 class _Curve(BaseCallback):
@@ -210,7 +215,8 @@ class _Curve(BaseCallback):
         due = not self.points or self.num_timesteps >= self.points[-1].steps + max(self.training_env.num_envs * 16, 1000)
         if episodes and due:
             mean = float(np.mean([episode["r"] for episode in episodes]))
-            self.points.append(LearningPoint(self.num_timesteps, time.perf_counter() - self.began, mean))
+            success = float(np.mean(self.model.ep_success_buffer or 0.0))
+            self.points.append(LearningPoint(self.num_timesteps, time.perf_counter() - self.began, mean, success))
             if self.report is not None:
                 self.report(self.points[-1])
 
@@ -329,6 +335,8 @@ def new_model(training: Training, envs: Any) -> BaseAlgorithm:
     if keywords.pop("shared", False):
         policy = SharedPolicy
         keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": views_of(envs.envs.unwrapped)}
+    if keywords.pop("scaled", False):
+        keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "features_extractor_class": Scaling}
     model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device=training.device, **keywords)
     return model
 

@@ -142,4 +142,5 @@ def plain_weights(policy: SharedPolicy) -> dict[str, torch.Tensor]:
     critic = {name: value for name, value in state.items() if name.startswith("mlp_extractor.critic.")}
     found.update({name.replace("critic", "value_net"): value for name, value in critic.items()})
     found.update({name: state[name] for name in ("log_std", "value_net.weight", "value_net.bias")})
+    found.update({name: value for name, value in state.items() if "features_extractor." in name})
     return found

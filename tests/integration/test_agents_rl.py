@@ -224,7 +224,7 @@ def test_nothing_of_ours_is_inside_a_saved_policy(tmp_path):
 
 
 def test_a_saved_policy_acts_as_the_trained_one_and_starts_a_new_optimiser(tmp_path):
-    done = train(training(128), tmp_path).model
+    done = train(training(128, overrides={**QUICK, "scaled": False}), tmp_path).model
     observation = np.random.default_rng(0).normal(size=(5, 46)).astype(np.float32)
     ours = load_policy(tmp_path / "policy.zip")
     np.testing.assert_allclose(ours(observation), policy_of(done)(observation), atol=1e-6)  # float32
@@ -308,7 +308,7 @@ def test_evaluation_equals_single_episodes_without_action():
 def test_learning_improves_a_task_that_is_easy():
     """Without a velocity error to gain from, the control cost alone is left: PPO must learn to keep still."""
     easy = {"max_episode_steps": 8, "target_speed": 0.0, "control_weight": 10.0}
-    quick = {"n_steps": 32, "n_epochs": 10, "batch_size": 128, "learning_rate": 3e-3, "gamma": 0.5}
+    quick = {"n_steps": 32, "n_epochs": 10, "batch_size": 128, "learning_rate": 3e-3, "gamma": 0.5, "target_kl": None}
     points = train(Training(ID, 16 * 512, num_envs=16, keywords=easy, overrides=quick)).curve
     assert points[-1].mean_return > 0.5 * points[0].mean_return  # both negative: the cost is halved at least
 
@@ -324,6 +324,19 @@ def test_every_id_has_settings():
         system_of_task("Roll")
     with pytest.raises(OptionError, match="steps"):
         training(0)
+
+
+def test_an_id_trains_as_long_as_its_settings_say(monkeypatch, tmp_path):
+    def stop(training, *_, **__):
+        raise OptionError(str(training.steps))
+
+    monkeypatch.setattr("agents.learning.rl.train", stop)
+    for name in ("TensegrityRoll-v0", "SlidingBlock-v0"):
+        steps = settings("ppo", system_of_task(name).learning_of(name, "ppo"))["steps"]
+        with pytest.raises(OptionError, match=str(steps)):
+            agents.train(name, out=tmp_path)
+    with pytest.raises(OptionError, match="700"):
+        agents.train("TensegrityRoll-v0", steps=700, out=tmp_path)
 
 
 class Case:

@@ -9,8 +9,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
 from agents.learning.chain import Chain, flat_gradients
+from agents.learning.policy import load_policy, policy_of, save_policy
 from agents.learning.ppo import LOGGED, LeanPPO
 from agents.learning.rl import Training, devices
+from agents.learning.scaling import Scaling
 from agents.learning.shared_policy import SharedPolicy
 from softgym_envs.core.errors import OptionError
 
@@ -112,7 +114,54 @@ def test_a_collection_is_that_of_stable_baselines():
 
 
 def test_what_is_not_implemented_or_not_there_is_refused():
-    with pytest.raises(OptionError, match=r"target_kl is 0\.1, allowed is to leave it out"):
-        model(target_kl=0.1)
+    with pytest.raises(OptionError, match=r"clip_range_vf is 0\.1, allowed is to leave it out"):
+        model(clip_range_vf=0.1)
     with pytest.raises(OptionError, match=rf"device is 'cuda:99', allowed are {', '.join(devices())}"):
         Training("VineGrow-v0", 10, device="cuda:99")
+
+
+def test_an_update_ends_where_the_policy_has_moved_far():
+    """As in stable-baselines3; the log holds the last minibatches."""
+    near, far = model(learning_rate=0.03), model(learning_rate=0.03, target_kl=1e-3)
+    moved = []
+    for learner in (far, near):
+        before = learner.policy.action_net.weight.clone()
+        learner.learn(128)
+        moved.append((learner.policy.action_net.weight - before).abs().max().item())
+    assert 0.0 < moved[0] < 0.7 * moved[1]
+
+
+def test_scales_are_means_and_deviations_and_change_no_value():
+    torch.manual_seed(0)
+    scaling, head = Scaling(Line.observation_space), nn.Linear(4, 1)
+    parts = [torch.randn(size, 3) * torch.tensor([1.0, 20.0, 0.0]) + 5.0 for size in (40, 40)]
+    gains = [100.0 * part[:, 0] - 7.0 for part in parts]
+    features = torch.randn(9, 4)
+    value = head(features) * scaling.value_deviation + scaling.value_mean
+    for observed, returns in zip(parts, gains, strict=True):
+        scaling.update(observed, returns, head)
+    torch.testing.assert_close(scaling.mean, torch.cat(parts).mean(0))
+    torch.testing.assert_close(scaling.deviation[:2], torch.cat(parts).std(0, correction=0)[:2])
+    assert scaling.deviation[2] == pytest.approx(1e-3)
+    torch.testing.assert_close(scaling.value_deviation[0], torch.cat(gains).std(correction=0))
+    torch.testing.assert_close(head(features) * scaling.value_deviation + scaling.value_mean, value, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("own", [{"policy_kwargs": {"net_arch": [8, 8]}}, SHARED], ids=["plain", "shared"])
+def test_a_finished_policy_has_its_scales_in_its_layers(own, tmp_path):
+    """Stable-baselines3 opens it without this package; a checkpoint still has them."""
+    keywords = {**own["policy_kwargs"], "features_extractor_class": Scaling}
+    learner = model(**{**own, "policy_kwargs": keywords}, learning_rate=0.01)
+    learner.learn(512)
+    observed = 3.0 * np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    expected = policy_of(learner)(observed)
+    path = save_policy(learner, tmp_path / "policy.zip")
+    np.testing.assert_allclose(load_policy(path)(observed), expected, atol=1e-4)
+    plain = PPO.load(path)
+    np.testing.assert_allclose(plain.predict(observed, deterministic=True)[0], expected, atol=1e-4)
+    with torch.no_grad():
+        values = plain.policy.predict_values(torch.from_numpy(observed))[:, 0].numpy()
+    np.testing.assert_allclose(values, learner._values(observed), rtol=1e-3, atol=1e-3)
+    if own is not SHARED:
+        learner.save(tmp_path / "policy_512_steps.zip", exclude=("policy_class", "policy_kwargs"))
+        np.testing.assert_allclose(load_policy(tmp_path / "policy_512_steps.zip")(observed), expected, atol=1e-4)

@@ -14,6 +14,7 @@ BLOCK = System(
     tasks=(TaskId("SlidingBlock-v0", "softgym_envs.systems.rigid.build:sliding_block", 100, "block"),),
     picture="softgym_envs.systems.rigid.picture:BLOCK",
     procedure="softgym_envs.systems.rigid.procedure:BLOCK",
+    learning="softgym_envs.systems.rigid.learning:LEARNING",
     controllers="softgym_envs.systems.rigid.controllers:CONTROLLERS",
     planning="softgym_envs.systems.rigid.controllers:PLANNING",
     free_structure=("attachment", "pulley", "handle", "force_limit", "half_size", "num_directions"),
