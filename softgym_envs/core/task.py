@@ -62,8 +62,11 @@ class Start:
     """Options of `reset`, without the shared ones; see `Task.option_names`."""
     parameter_values: Mapping[str, Array]
     """Name -> the value of that parameter in every row, (B,)."""
-    settle: Callable[[Array, Array, float], Array]
-    """(state (B, nx), control (B, nu), seconds) -> state (B, nx): let the robot move under a held control."""
+    settle: Callable[..., Array]
+    """(state (B, nx), control (B, nu), seconds) -> state (B, nx): let the robot move under a held control.
+
+    With `keep=True` results for nominal parameters are kept, and looked up where the same row is asked for again.
+    """
     state: Array | None = None
     """(B, nx): first states that the caller chose; None lets the task draw them."""
 

@@ -1,5 +1,7 @@
 """What the tensegrity tasks mean: observations against geometry, rewards, success, options, where episodes begin."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -8,11 +10,12 @@ from helpers import actions_of
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, StructureError
+from softgym_envs.envs.episodes import Episodes
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.build import uneven_ground
 from softgym_envs.systems.tensegrity.features import COM, HEADING, RowFeatures
 from softgym_envs.systems.tensegrity.model import prism, superball
-from softgym_envs.systems.tensegrity.poses import stable_faces
+from softgym_envs.systems.tensegrity.poses import StartSpread, kept_starts, stable_faces
 from softgym_envs.systems.tensegrity.task_kernels import FRAME_NAMES, HEIGHT
 from softgym_envs.systems.tensegrity.terrain import Terrain
 
@@ -232,6 +235,46 @@ def test_initial_states_are_random_and_at_rest_on_the_ground(env_id):
     # Different faces: the world's vertical, seen from rod 0, takes well separated directions.
     up = lie.rotate(lie.conjugate(state[:, 3:7]), np.array([0.0, 0.0, 1.0]))
     assert len(np.unique(np.round(up, 0), axis=0)) > 2
+
+
+@pytest.mark.parametrize("env_id", [ROLL, CRAWL])
+def test_kept_starts_are_settled_once_and_equal_settling_after_the_turn(env_id):
+    """Without a push: the robot turned first and then settled by the simulator alone."""
+    task = gym.make(env_id).unwrapped.task
+    quiet = replace(task, spread=StartSpread(speed=0.0, place=0.3), num_kept=5)
+    envs = gym.make_vec(env_id, num_envs=12).unwrapped
+    episodes = Episodes(quiet, envs.simulator, [np.random.default_rng(k) for k in range(12)], envs.episodes.settings)
+    episodes.reset(np.arange(12))
+    assert len(episodes._kept) <= 5
+    model, uniform = task.model, np.array([np.random.default_rng(k).random(4 + task.model.nu) for k in range(12)])
+    first = kept_starts(model, task.faces, quiet.spread, 5)[(5 * uniform[:, 0]).astype(int)]
+    at = [np.array([0.0, 0.0, 2 * np.pi * row[1]]) for row in uniform]
+    first = np.array([_turned_about_the_vertical(model, state, turn) for state, turn in zip(first, at, strict=True)])
+    model.split(first)[0][..., :2] += 0.3 * (2 * uniform[:, None, 2:4] - 1)
+    steps = round(task.settle_time / envs.simulator.dt)
+    motors = first[:, model.layout.slices[1]]
+    settled, status = envs.simulator.step(first, motors, envs.episodes.nominal, substeps=steps)
+    assert not status.any()
+    assert np.abs(model.node_positions(settled) - model.node_positions(episodes.state)).max() < 1e-6
+    assert np.abs(model.node_velocities(settled) - model.node_velocities(episodes.state)).max() < 1e-5
+
+
+def _turned_about_the_vertical(model, state, turn):
+    """A state (nx,) turned about the world's vertical through the origin."""
+    center = model.center_of_mass(state)
+    return model.move(state, rotation=turn, translation=lie.rotate(lie.exp(turn), center) - center)
+
+
+def test_kept_starts_do_not_depend_on_earlier_episodes_nor_hold_for_other_parameters():
+    envs = gym.make_vec(ROLL, num_envs=3).unwrapped
+    first, _ = envs.reset(seed=7)
+    envs.reset(seed=100)
+    again, _ = envs.reset(seed=7)
+    assert np.array_equal(first, again)
+    heavy, _ = envs.reset(seed=7, options={"parameters": {"rod_mass": 20.0}})
+    one, _ = gym.make(ROLL).reset(seed=8, options={"parameters": {"rod_mass": 20.0}})
+    assert np.array_equal(heavy[1], one)
+    assert not np.array_equal(heavy, first)
 
 
 def test_stable_faces():

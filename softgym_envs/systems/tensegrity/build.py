@@ -17,6 +17,8 @@ from .terrain import Terrain
 from .waypoints import VisitWaypoints
 
 Range = float | Sequence[float]
+KEPT = 256
+"""Settled starts that episodes on level ground begin from: settling takes a tenth of an episode."""
 EVEN = (1.2, 2.5)
 """Distances from the origin [m] at which rubble begins, and reaches its full height."""
 
@@ -33,6 +35,8 @@ def roll(
 ) -> Task:
     """The 6-bar SUPERball rolls over flat ground at a commanded velocity ([Wang2020] V-C).
 
+    Episodes with nominal parameters begin from one of 256 settled starts, turned and pushed at random.
+
     Args:
         obs_mode: "sensors" or "state".
         target_speed: Commanded speed [m/s], or an interval to draw it from.
@@ -46,6 +50,7 @@ def roll(
         control_period,
         obs_mode,
         control_weight,
+        num_kept=KEPT,
         target_speed=_interval("target_speed", target_speed),
         heading=heading,
         averaging_time=averaging_time,
@@ -65,6 +70,8 @@ def crawl(
     averaging_time: float = 1.0,
 ) -> Task:
     """The 3-bar prism crawls at a tenth of Earth's gravity ([Wang2020] V-D). Three of its nine cables have a motor.
+
+    Episodes with nominal parameters begin from one of 256 settled starts, turned and pushed at random.
 
     The paper gives no target; the velocity error is weighted (1, 0.5, 0.1) over 0.2 m/s squared. The paper's velocity is that
     at the end of a step (`averaging_time` 0), which pays a gait in jerks less than standing still.
@@ -88,6 +95,7 @@ def crawl(
         obs_mode,
         control_weight,
         settle_time=1.0,
+        num_kept=KEPT,
         parameter_values={"gravity": check_number("gravity", gravity, unit="m/s^2")},
         target_speed=_interval("target_speed", target_speed),
         heading=heading,

@@ -5,6 +5,7 @@ Legend: B batch, R rods, F stable faces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,21 +78,66 @@ def _hull(points: Array, otherwise: str) -> ConvexHull:
 
 def random_states(model: TensegrityModel, faces: Array, spread: StartSpread, start: Start, settle_time: float) -> Array:
     """First states (B, nx): a random face down, a random yaw, disturbed, settled for `settle_time` [s] with held motors."""
-    tangent = model.layout.tangent_slices[0].stop
-    uniform = np.array([rng.random(4 + model.nu) for rng in start.rngs])
-    normal = np.array([rng.standard_normal(2 * tangent) for rng in start.rngs])
-    turn = faces[(uniform[:, 0] * len(faces)).astype(int)]
-    yaw = np.pi * uniform[:, 1]  # half the angle
-    turn = lie.multiply(np.stack([np.cos(yaw), 0 * yaw, 0 * yaw, np.sin(yaw)], axis=-1), turn)
-    state = turned(model, turn)
+    uniform, normal = _drawn(model, start.rngs)
+    turn = lie.multiply(_yaw(uniform), faces[(uniform[:, 0] * len(faces)).astype(int)])
+    state = _disturbed(model, turn, spread, uniform, normal)
+    state = dropped(model, state, _place(spread, uniform), start.parameter_values["terrain_scale"])
+    state = start.settle(state, state[:, model.layout.slices[1]], settle_time)
+    return _pushed(model, state, spread, normal)
+
+
+def repeated_states(model: TensegrityModel, kept: Array, spread: StartSpread, start: Start, settle_time: float) -> Array:
+    """First states (B, nx) on level ground: one of `kept_starts`, settled, then turned, shifted and pushed at random."""
+    uniform, normal = _drawn(model, start.rngs)
+    state = kept[(uniform[:, 0] * len(kept)).astype(int)]
+    state = start.settle(state, state[:, model.layout.slices[1]], settle_time, keep=True)
+    position, quaternion, velocity, *_ = model.split(state)
+    yaw = _yaw(uniform)[:, None]
+    position[...] = lie.rotate(yaw, position)
+    position[..., :2] += _place(spread, uniform)[:, None]
+    quaternion[...], velocity[...] = lie.multiply(yaw, quaternion), lie.rotate(yaw, velocity)
+    return _pushed(model, state, spread, normal)
+
+
+def kept_starts(model: TensegrityModel, faces: Array, spread: StartSpread, count: int) -> Array:
+    """States (count, nx) over level ground before they settle, the same ones always: as in `random_states`, without a yaw.
+
+    Faces take turns.
+    """
+    uniform, normal = _drawn(model, [np.random.default_rng(k) for k in range(count)])
+    state = _disturbed(model, faces[np.arange(count) % len(faces)], spread, uniform, normal)
+    return dropped(model, state, np.zeros((count, 2)), np.zeros(count))
+
+
+def _drawn(model: TensegrityModel, rngs: Sequence[np.random.Generator]) -> tuple[Array, Array]:
+    """Random numbers: uniform (B, 4 + nu) for face, yaw, place and motors; normal (B, 24 R) before and after settling."""
+    uniform = np.array([rng.random(4 + model.nu) for rng in rngs])
+    return uniform, np.array([rng.standard_normal(2 * model.layout.tangent_slices[0].stop) for rng in rngs])
+
+
+def _yaw(uniform: Array) -> Array:
+    """Random rotations (B, 4) about the vertical."""
+    half = np.pi * uniform[:, 1]
+    return np.stack([np.cos(half), 0 * half, 0 * half, np.sin(half)], axis=-1)
+
+
+def _place(spread: StartSpread, uniform: Array) -> Array:
+    """Random places (B, 2) [m]."""
+    return spread.place * (2 * uniform[:, 2:4] - 1)
+
+
+def _disturbed(model: TensegrityModel, turn: Array, spread: StartSpread, uniform: Array, normal: Array) -> Array:
+    """The rest pose turned by (B, 4), with rods and motors moved at random, (B, nx)."""
     shape = np.array([spread.position] * 3 + [spread.rotation] * 3 + [0.0] * 6)
-    state = model.layout.retract(state, rod_tangent(model, normal[:, :tangent], shape))
-    motors = model.layout.slices[1]
-    state[:, motors] = spread.motor * model.control_limit * (2 * uniform[:, 4:] - 1)
-    place = spread.place * (2 * uniform[:, 2:4] - 1)
-    state = dropped(model, state, place, start.parameter_values["terrain_scale"])
-    state = start.settle(state, state[:, motors], settle_time)
-    return model.layout.retract(state, rod_tangent(model, normal[:, tangent:], np.array([0.0] * 6 + [spread.speed] * 6)))
+    state = model.layout.retract(turned(model, turn), rod_tangent(model, normal[:, : normal.shape[1] // 2], shape))
+    state[:, model.layout.slices[1]] = spread.motor * model.control_limit * (2 * uniform[:, 4:] - 1)
+    return state
+
+
+def _pushed(model: TensegrityModel, state: Array, spread: StartSpread, normal: Array) -> Array:
+    """States (B, nx) with random velocities on top."""
+    sizes = np.array([0.0] * 6 + [spread.speed] * 6)
+    return model.layout.retract(state, rod_tangent(model, normal[:, normal.shape[1] // 2 :], sizes))
 
 
 def turned(model: TensegrityModel, turn: Array) -> Array:

@@ -46,6 +46,8 @@ class TensegrityTask(BaseTask):
     settle_time: float = 0.5
     """Time for the robot to come to rest before an episode [s]."""
     spread: StartSpread = field(default_factory=StartSpread)
+    num_kept: int = 0
+    """Number of starts that episodes on level ground begin from, each settled once; 0: every episode settles its own."""
     parameter_values: Mapping[str, float] = field(default_factory=dict)
     """Parameters that the task fixes."""
 
@@ -101,7 +103,14 @@ class TensegrityTask(BaseTask):
         """The caller's states, or random ones."""
         if start.state is not None:
             return start.state
+        if self.num_kept and self.model.terrain.is_level:
+            return poses.repeated_states(self.model, self._kept, self.spread, start, self.settle_time)
         return poses.random_states(self.model, self.faces, self.spread, start, self.settle_time)
+
+    @cached_property
+    def _kept(self) -> Array:
+        """Starts (num_kept, nx) before they settle."""
+        return poses.kept_starts(self.model, self.faces, self.spread, self.num_kept)
 
     def scale_action(self, action: Array) -> Array:
         """Motor command = action * control_limit, (B, nu)."""

@@ -52,6 +52,11 @@ class Terrain:
         return not self.heights.any()
 
     @property
+    def is_level(self) -> bool:
+        """Whether the ground is the plane z = 0."""
+        return self.is_plane and self.angle == 0.0
+
+    @property
     def origin(self) -> Array:
         """(2,) [m]: x, y of heights[0, 0]; the grid is centred on the world's origin."""
         return -0.5 * self.cell * (np.array(self.heights.shape) - 1.0)
