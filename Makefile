@@ -16,10 +16,10 @@ demo: $(DEMO)  ## Run the main job at small scale; prints where the report is
 	$(BIN)/python scripts/demo.py TensegrityRoll-v0
 
 test: check  ## Run all checks and all tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 fast: check  ## Run all checks and the unit tests: two minutes
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/unit
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit
 
 check: $(READY)  ## Style, types and layers; prints size and words of the checkout
 	$(BIN)/ruff check && $(BIN)/ruff format --check

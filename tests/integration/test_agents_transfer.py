@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agents_models import OneConstant
+from agents_models import TRUE_GAIN, OneConstant, PendulumCase, changed, system_case
 from helpers import load_script, run_main
-from transfer_case import TRUE_GAIN, PendulumCase, changed, system_case
 
 from agents.transfer_study.conditions import CONDITIONS, check_study, possible
 from agents.transfer_study.definition import Planning, Repeats, Study, StudyRun, Threshold

@@ -1,12 +1,25 @@
-"""Pneumatic muscles against virtual work, and the arm of hinges that they pull against closed forms of motion."""
+"""Pneumatic muscles against virtual work, and the arm of hinges that they pull against closed forms of motion. Muscle paths
+against OpenSim: numbers that it gave, and, where it is installed, what it gives now. The second test needs OPENSIM_PYTHON,
+an interpreter with `opensim`, and ARM26_OSIM, the path of its arm26.osim. The study of the pneumatic arm on recordings that
+are made up."""
 
 from __future__ import annotations
+
+import json
+import os
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import load_script
 
-from softgym_envs.core.errors import ShapeError
+from reproductions.penner2020.geodesics import discrete_length
+from softgym_envs.core.errors import ShapeError, StructureError
+from softgym_envs.mechanics.tree_file import load_tree
+from softgym_envs.muscles.arm_file import load_muscles
+from softgym_envs.muscles.paths import Muscle
+from softgym_envs.muscles.routes import Routes
 from softgym_envs.systems.arm.pneumatic import braid_force, filled
 
 arm = load_script("experiments/pneumatic_arm_identify/mechanism.py")
@@ -160,3 +173,143 @@ def test_what_the_past_needed_goes_on():
 def test_wrong_sizes_are_refused():
     with pytest.raises(ShapeError, match="expected"):
         arm.predicted(bare(), np.zeros((1, 12, 5)), np.zeros((1, 5, 4)), H)
+
+
+STUDY = load_script("experiments/arm_paths_opensim/arm_paths_opensim.py")
+LENGTH, ARM = 1e-4, 3e-4
+"""[m] A tenth, and a third, of what was asked for: OpenSim's helix around a cylinder is not quite the shortest."""
+
+
+def test_paths_are_opensims_over_the_elbows_whole_range():
+    kept = json.loads(Path("results/arm_paths_opensim/numbers.json").read_text())["paths"]
+    rows = np.arange(0, len(kept["angles"]), 4)
+    ours = STUDY.our_paths(np.array(kept["angles"])[rows])
+    assert set(ours) == set(kept["opensim"]) and kept["angles"][-1] > 2.26 and kept["angles"][0] == 0.0
+    for name, theirs in kept["opensim"].items():
+        for what, tolerance in (("length", LENGTH), ("arm", ARM)):
+            assert np.abs(np.array(ours[name][what]) - np.array(theirs[what])[rows]).max() < tolerance, (name, what)
+
+
+@pytest.mark.skipif(not {"OPENSIM_PYTHON", "ARM26_OSIM"} <= set(os.environ), reason="OpenSim is not here")
+def test_opensim_says_so_now():
+    found = STUDY.compared(Path(os.environ["OPENSIM_PYTHON"]), Path(os.environ["ARM26_OSIM"]), 12)
+    for name, apart in found["largest_difference_mm"].items():
+        assert apart["length"] < 1e3 * LENGTH and apart["arm"] < 1e3 * ARM, name
+
+
+def test_moment_arms_are_slopes_of_lengths_and_discrete_paths_agree():
+    routes = STUDY.arm26()
+    closed = Routes(routes.tree, type(routes.muscles)(routes.muscles.surfaces, routes.muscles.muscles[:3]))
+    for angle in (0.3, 1.6):
+        lengths, arms = closed.lengths([[angle - 1e-6], [angle], [angle + 1e-6]])
+        np.testing.assert_allclose(arms[1, :, 0], -(lengths[2] - lengths[0]) / 2e-6, atol=1e-8)
+        assert abs(discrete_length(closed, "TRImed", [angle], 60) - lengths[1, 2]) < 1e-5
+
+
+def test_bad_muscles_are_named(tmp_path: Path):
+    origin, end = (0.0, 0.0, 0.0), (0.1, 0.0, 0.0)
+    for more, message in (
+        ({"via": (("a", 0.0, 0.0),)}, "expected a body and three numbers"),
+        ({"surfaces": ("s",), "sides": ((0.0, 0.0, 1.0),), "spans": (1,)}, "expected a piece, 0 to 0"),
+        ({"force": -1.0}, "below 0"),
+    ):
+        with pytest.raises(StructureError, match=message):
+            Muscle("m", "a", origin, "b", end, **more)
+    routes = STUDY.arm26()
+    with pytest.raises(StructureError, match="more than one cylinder or sphere"):
+        routes.lengths([[0.1]])
+    file = tmp_path / "m.toml"
+    text = (STUDY.FOLDER / "arm26_muscles.toml").read_text()
+    file.write_text(text.replace('insertion_body = "forearm"', 'insertion_body = "hand"'))
+    with pytest.raises(StructureError, match="hand"):
+        Routes(load_tree(STUDY.FOLDER / "arm26.toml"), load_muscles(file))
+
+
+def swinging(path: Path) -> Path:
+    """Episodes of four joints that follow their pressures with a lag, in the form of the recordings, stale rows too."""
+    rng, lengths, parts = np.random.default_rng(0), np.full(5, 120), []
+    for length in lengths:
+        pressures = np.repeat(rng.uniform(0.2, 0.8, (length // 10 + 1, 8)), 10, axis=0)[:length]
+        q, v = np.zeros((length, 4)), np.zeros((length, 4))
+        for t in range(1, length):
+            v[t] = v[t - 1] + 0.01 * (60 * (pressures[t - 1, 0::2] - pressures[t - 1, 1::2]) - 40 * q[t - 1] - 8 * v[t - 1])
+            q[t] = q[t - 1] + 0.01 * v[t]
+        q[[0, -1]] += 0.8  # of another episode
+        parts.append(np.hstack([q, 0.1 * v, pressures]))
+    np.savez(path, data=np.concatenate(parts).astype(np.float32), length=lengths)
+    return path
+
+
+def test_the_pneumatic_study_finds_a_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
+    monkeypatch.setattr("learned.ORDERS", (1, 2))
+    monkeypatch.setattr("learned.RIDGES", (1.0,))
+    file, out = swinging(tmp_path / "arm.npz"), tmp_path / "out"
+    episodes, stale = study.load(file)
+    assert {len(e) for e in episodes} == {118} and stale == 10
+    study.main(study.Args("fit", file, steps=20, iterations=4, out=out))
+    assert json.loads((out / "numbers.json").read_text())["fit"]["stale_frames"] == 10
+    assert (out / "picture.png").stat().st_size > 5000
+    study.main(study.Args("predict", file, out=out, errors=tmp_path / "errors.json"))
+    found = json.loads((tmp_path / "errors.json").read_text())["errors_deg"]
+    assert set(found) == {"0.1 s", "0.5 s", "1 s"}
+    half = found["0.5 s"]
+    assert half["pneumatic mechanism"]["all"] < 0.3 * half["stands still"]["all"]
+    study.main(study.Args("folds", file, iterations=2, out=out))
+    table = json.loads((out / "numbers.json").read_text())["folds"]["errors_deg"]
+    assert table["1 s"]["episodes"] == 5 and set(table["1 s"]) >= {"pneumatic mechanism", "ARX", "stands still"}
+    assert table["0.5 s"]["pneumatic mechanism"]["all"] < table["0.5 s"]["stands still"]["all"]
+
+
+def test_the_committed_fit_predicts():
+    """What results/pneumatic_arm_identify states is what its parameters give: of a file in the same form, finite angles."""
+    study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
+    with np.load("results/pneumatic_arm_identify/fit.npz", allow_pickle=False) as file:
+        parameter_values = file["mechanism"]
+    past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (1, 12, 1)), np.full((1, 12, 8), 0.5)], axis=2)
+    angles = study.predicted(parameter_values, past, np.full((1, 100, 8), 0.5), study.H)
+    assert np.isfinite(angles).all() and np.abs(angles).max() < 2.5
+    for name in ("errors", "errors_all"):
+        stated = json.loads(Path("results/pneumatic_arm_identify/numbers.json").read_text())[name]["errors_deg"]
+        for horizon in stated.values():
+            assert horizon["pneumatic mechanism"]["all"] < min(horizon[other]["all"] for other in ("ARX", "stands still"))
+
+
+def test_the_committed_fit_never_runs_away():
+    """3 s of every muscle being empty or full end within 0.4 rad of the recorded angles: stops lie at their ends.
+
+    None pushes back where joints were seen to move: joint 2's stop was at 0.41 rad, and 1.51 rad were recorded.
+    """
+    mechanism = load_script("experiments/pneumatic_arm_identify/mechanism.py")
+    study = load_script("experiments/pneumatic_arm_identify/pneumatic_arm_identify.py")
+    with np.load("results/pneumatic_arm_identify/fit.npz", allow_pickle=False) as file:
+        parameter_values = file["mechanism"]
+    assert (parameter_values[:, mechanism.UPPER] > np.array([0.88, -0.04, 1.51, 1.98]) - 0.35).all()
+    assert (parameter_values[:, mechanism.LOWER] < np.array([-1.01, -1.62, -1.71, -1.95]) + 0.35).all()
+    valves = np.repeat(np.array(list(product([0.0, 1.0], repeat=8)))[:, None], 300, axis=1)
+    past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (len(valves), 12, 1)), valves[:, :12]], axis=2)
+    angles = study.predicted(parameter_values, past, valves, study.H)
+    assert (angles > np.array([-1.0, -1.6, -1.7, -1.9]) - 0.4).all() and (angles < np.array([0.9, 0.0, 1.5, 2.0]) + 0.4).all()
+
+
+def test_the_bound_is_below_what_a_policy_pays():
+    """Of one episode that the study has not; the cost is that of the states that it went through."""
+    pytest.importorskip("stable_baselines3")
+    study = load_script("experiments/arm_reach_bound.py")
+    (episode,) = study.episodes("ArmReach-v0", study.POLICIES["ArmReach-v0"]["PPO"], "native", 1, 7)
+    paid = np.abs(episode.states[1:, 0] - episode.goal[0]).sum() + 0.025 * (episode.controls**2).sum()
+    assert episode.success and abs(paid - episode.paid.sum()) < 1e-5
+    bound, solved, _ = study.elbow_bound(episode, len(episode.controls))
+    assert solved and 0.3 * paid < bound < paid
+
+
+def test_no_policy_beats_the_committed_bounds_in_our_engine():
+    tasks = json.loads(Path("results/arm_reach_bound/numbers.json").read_text())["tasks"]
+    assert set(tasks) == {"ArmReach-v0", "UpperBodyReach-v0"}
+    for found in tasks.values():
+        bounds = np.array([one["cost"] for one in found["bounds"]])
+        solved = np.array([one["solved"] for one in found["bounds"]])
+        assert solved.mean() >= 0.7
+        for name, costs in found["costs"].items():
+            assert found["success"][name] >= 0.8 * len(costs)
+            assert name.endswith("mujoco") or (np.array(costs)[: len(bounds)] > bounds)[solved].all()

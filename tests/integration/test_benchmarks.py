@@ -1,10 +1,26 @@
-"""Benchmarks that users run: lines that are not measured again stay, and two checkouts are compared."""
+"""Benchmarks that users run: lines that are not measured again stay, and two checkouts are compared. The controller benchmark:
+cells are reproducible and keep their budgets, a user's own controller enters by one line. The problem of
+benchmarks/compare_mujoco_sysid.py: both tools must get what they are said to get, and be judged rightly."""
 
+from __future__ import annotations
+
+import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from helpers import load_script
+from helpers import load_script, run
+
+import agents
+from agents.benchmark_study import page
+from agents.benchmark_study.case import Cell
+from agents.benchmark_study.run import Settings, run_cell
+from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.files import read_json
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.systems import tasks
 
 
 def test_mechanics_only_environments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -29,3 +45,155 @@ def test_a_system_explains_what_its_own_engine_recorded(system: str) -> None:
         pytest.importorskip("casadi")
     row = load_script("benchmarks/own_data.py").run(system)
     assert row.usable and row.adequate and row.hold == row.intervals > 0 and row.seconds < 60
+
+
+ROOT = Path(__file__).parents[2]
+TIMES = ("processor_seconds", "plan_p50", "plan_p95", "missed", "real_time_factor", "seconds", "training_seconds")
+
+
+def plain(record):
+    return {name: value for name, value in record.items() if name not in TIMES}
+
+
+def test_a_cell_that_runs_alone_equals_that_of_a_table(tmp_path):
+    """The table runs several controllers in one process after each other, the other cell runs alone."""
+    table = agents.benchmark(
+        ["ArmReach-v0"], ["random", "cem", "ilqg"], out=tmp_path, episodes=3, budgets=[60], progress=lambda text: None
+    )
+    for cell in table:
+        own = Cell(cell["id"], cell["controller"], cell["budget"])
+        assert plain(run_cell(own, Settings(3, tmp_path))) == {k: v for k, v in plain(cell).items() if k not in Cell._fields}
+
+
+@pytest.mark.parametrize("controller", ["mppi", "cem", "ilqg", "linear", "gps"])
+def test_planners_keep_their_budget_and_say_what_they_see(controller, tmp_path):
+    pytest.importorskip("osqp")
+    found = run_cell(Cell("ArmHold-v0", controller, 100), Settings(2, tmp_path))
+    assert 40 < found["simulated"] / found["executed"] <= 120  # the last plan may outlast the episode
+    assert found["sees"] == "full state" and found["plans"] > 0 and found["plan_p95"] >= found["plan_p50"] > 0
+
+
+def test_what_a_controller_cannot_do_is_an_empty_cell_with_a_reason(tmp_path):
+    found = run_cell(Cell("VineGrow-v0", "ilqg", 100), Settings(1, tmp_path))
+    assert set(found) == {"reason"} and "per executed one" in found["reason"]
+    with pytest.raises(OptionError, match="controller is 'lqr', allowed are zero"):
+        agents.benchmark(["ArmReach-v0"], ["lqr"], out=tmp_path)
+
+
+def test_what_a_heuristic_reads_is_noted(tmp_path):
+    assert run_cell(Cell("ArmReach-v0", "heuristic"), Settings(1, tmp_path))["sees"] == "sensors"
+    assert run_cell(Cell("SlidingBlock-v0", "heuristic"), Settings(1, tmp_path))["sees"] == "full state"
+
+
+OWN = """
+import numpy as np
+
+def controller(envs):
+    return lambda observation: np.zeros(envs.action_space.shape)
+"""
+
+
+def test_a_users_controller_enters_by_one_line(tmp_path):
+    """A module in the current folder gets a row, a page and a place in the plot; so does a policy file."""
+    (tmp_path / "my_package.py").write_text(OWN)
+    policy = ROOT / "agents" / "policies" / "ArmReach-v0.npz"
+    words = ["benchmark", "ArmReach-v0", "my_package:controller", str(policy), "zero", "--episodes", "2", "--out", "out"]
+    run(sys.executable, ROOT / "scripts", *words, cwd=tmp_path)
+    numbers = {cell["controller"]: cell for cell in read_json(tmp_path / "out" / "numbers.json")["cells"]}
+    assert numbers["my_package:controller"]["returns"] == numbers["zero"]["returns"]
+    assert numbers["my_package:controller"]["sees"] == "sensors" and numbers[str(policy)]["success"] == "11"
+    text = (tmp_path / "out" / "benchmark.md").read_text()
+    assert "| `ArmReach-v0` | `my_package:controller` | 0 [" in text and "](arm.png)" in text
+    assert (tmp_path / "out" / "arm.png").stat().st_size > 5_000
+
+
+def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
+    cells = page.published()
+    for name in ("zero", "random", "heuristic", "policy"):
+        assert {cell["id"] for cell in cells if cell["controller"] == name} == {task.id for task in tasks()}
+    for cell in cells:
+        assert cell.get("reason") or len(cell["success"]) == len(cell["returns"]) == cell["episodes"]
+    names = [Cell(*(cell[key] for key in Cell._fields)).name for cell in cells]
+    assert len(set(names)) == len(names) and page.PUBLISHED.stat().st_size < 200_000
+
+
+def test_imitation_is_a_policy_file_that_plays(tmp_path):
+    pytest.importorskip("torch")
+    cell = Cell("ArmReach-v0", "imitation", 100)
+    found = run_cell(cell, Settings(4, tmp_path))
+    assert found["training_steps"] > 300 and found["simulated"] == 0 and found["sees"] == "sensors"
+    again = run_cell(Cell("ArmReach-v0", str(tmp_path / "policies" / f"{cell.name}.npz")), Settings(4, tmp_path))
+    assert again["returns"] == found["returns"]
+
+
+@pytest.fixture(scope="module")
+def compare() -> Any:
+    return load_script("benchmarks/compare_mujoco_sysid.py")
+
+
+@pytest.mark.parametrize("sensors", ["markers", "joints"])
+def test_our_model_of_the_recording_is_mujocos(compare: Any, sensors: Any) -> None:
+    """Kinematics written by hand, one call per control step, against MuJoCo's own sensors in one rollout."""
+    recording, simulator = compare.record(sensors), compare.ChainSimulator(at_once=False)
+    assert isinstance(simulator, Simulator)
+    controls = recording.controls[None]
+    states, status = simulator.rollout(recording.start[None], controls, compare.GROUND_TRUTH, substeps=compare.SUBSTEPS)
+    assert not status.any()
+    np.testing.assert_allclose(recording.measurement.function(states[0]), recording.values, rtol=0, atol=1e-12)
+    assert np.ptp(recording.values, axis=0).max() > 100 * compare.NOISE
+
+
+def test_one_call_for_the_whole_rollout_gives_the_same_bits(compare: Any) -> None:
+    rng = np.random.default_rng(0)
+    state, controls = 0.1 * rng.normal(size=(3, 20)), rng.uniform(-1, 1, (3, 20, 1))
+    parameter_values = compare.ChainParameters(stiffness=np.array([0.02, 0.2, 2.0]), damping=np.array([0.05, 0.005, 5e-4]))
+    fast, slow = (
+        compare.ChainSimulator(at_once=choice).rollout(state, controls, parameter_values, substeps=5)
+        for choice in (True, False)
+    )
+    assert (fast[0] == slow[0]).all() and (fast[1] == slow[1]).all()
+
+
+def test_a_row_that_fails_is_left_to_the_engine(compare: Any) -> None:
+    state = np.zeros((2, 20))
+    state[1, 10:] = 900.0  # next to the engine's limit of 1000 rad/s
+    controls = np.full((2, 20, 1), 2.0)
+    fast, slow = (compare.ChainSimulator(at_once=choice).rollout(state, controls, substeps=5) for choice in (True, False))
+    assert list(slow[1]) == [0, 1]
+    assert (fast[0] == slow[0]).all() and (fast[1] == slow[1]).all()
+
+
+def test_intervals_are_judged_by_coverage_and_width(compare: Any) -> None:
+    """Estimates with a known spread: right intervals, intervals half as wide, and a bias of three standard deviations."""
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(400, 2))
+    ground_truth = compare.GROUND_TRUTH.to_vector()
+
+    def row(width: float, bias: float) -> Any:
+        fits = []
+        for draw in draws:
+            values = dict(zip(compare.GROUND_TRUTH.names(), ground_truth * (1 + 0.01 * (draw + bias)), strict=True))
+            half = {name: (0.0196 * width * t,) * 2 for name, t in zip(compare.GROUND_TRUTH.names(), ground_truth, strict=True)}
+            fits.append(compare.Fitted(values, half, 1.0))
+        return compare.summarise("some", "none", fits)
+
+    good, narrow, biased = row(1.0, 0.0), row(0.5, 0.0), row(1.0, 3.0)
+    assert all(good.calibrated.values()) and not any(narrow.calibrated.values()) and not any(biased.calibrated.values())
+    # 4 standard deviations of a standard deviation from 400 draws are 14 %.
+    assert list(good.width.values()) == pytest.approx([1.0, 1.0], rel=0.14)
+    assert list(narrow.width.values()) == pytest.approx([0.5, 0.5], rel=0.14)
+    assert list(biased.error.values()) == pytest.approx([0.01 * np.sqrt(10)] * 2, rel=0.05)
+    low, high = good.chance["stiffness"]
+    assert low < 0.95 < high
+
+
+def test_without_the_extra_one_sentence_says_which(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "peer", None)
+    with pytest.raises(MissingDependencyError, match=r"\.\[compare\]"):
+        compare.require_peer()
+
+
+def test_ours_finds_the_constants(compare: Any) -> None:
+    recording = compare.record("markers")
+    fit = compare.ours(recording, recording.noisy(0))
+    assert compare.right(fit)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from agents_models import system_case
 from helpers import load_script, run_main
-from transfer_case import system_case
 
 from agents.transfer_study.conditions import CONDITIONS
 from agents.transfer_study.document import read_study

@@ -1,13 +1,17 @@
-"""The upper body: director coordinates and MuJoCo as steps go to zero; its task, its identification, bad files."""
+"""The upper body: director coordinates and MuJoCo as steps go to zero; its task, its identification, bad files. Muscles of the
+upper body's right arm: kernels against symbols and against MuJoCo's tendons; engine, task, bad files."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import casadi as ca
 import gymnasium as gym
+import mujoco
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
 from reproductions.penner2020.director_steps import DirectorSteps
 from reproductions.penner2020.directors import Directors
@@ -15,12 +19,20 @@ from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.task import Start
 from softgym_envs.mechanics import Mechanism
+from softgym_envs.muscles.muscle import tension
+from softgym_envs.muscles.paths import Muscles
+from softgym_envs.muscles.routes import Routes
 from softgym_envs.systems.upper_body.controllers import blind, reach
 from softgym_envs.systems.upper_body.dynamics import BodySimulator
-from softgym_envs.systems.upper_body.model import FILE, PARAMETERS, BodyModel, read_body
+from softgym_envs.systems.upper_body.model import FILE, PARAMETERS, BodyModel, muscled, read_body
 from softgym_envs.systems.upper_body.mujoco import MujocoUpperBody
+from softgym_envs.systems.upper_body.muscle_control import held_pose
+from softgym_envs.systems.upper_body.muscle_kernels import lengths_and_arms
 from softgym_envs.systems.upper_body.parameters import BodyParameters
+from softgym_envs.systems.upper_body.picture import PICTURE, body_scene
 from softgym_envs.systems.upper_body.procedure import PROCEDURE
+from softgym_envs.systems.upper_body.sharing import LITTLE, bounded, share
+from softgym_envs.systems.upper_body.tasks import UpperBodyReach
 from sysid.procedure.run import run_procedure
 
 MODEL = BodyModel()
@@ -231,3 +243,153 @@ def test_goals_are_as_far_and_as_light_as_asked_or_refused():
     ):
         with pytest.raises(OptionError, match=message):
             gym.make("softgym_envs:UpperBodyReach-v0", **keywords)
+
+
+MUSCULAR = muscled(BodyModel())
+N, M = MUSCULAR.n, len(MUSCULAR.muscle_names)
+
+
+def poses(count: int, seed: int) -> np.ndarray:
+    """Angles within the limits."""
+    low, high = MUSCULAR.limits
+    return low + (high - low) * np.random.default_rng(seed).uniform(0.05, 0.95, (count, N))
+
+
+def test_lengths_and_moment_arms_are_those_of_the_symbols():
+    assert MUSCULAR.muscles is not None
+    q = poses(30, 0)
+    lengths, arms = lengths_and_arms(MUSCULAR.routes, q)
+    expected = Routes(MUSCULAR.tree, MUSCULAR.muscles).lengths(q)
+    np.testing.assert_allclose(lengths, expected[0], atol=1e-12)
+    np.testing.assert_allclose(arms, expected[1], atol=1e-12)
+    assert not arms[:, :, 6:].any() and (np.abs(arms).max(axis=(0, 2)) > 2e-3).all()
+
+
+def test_lengths_and_moment_arms_are_those_of_mujocos_tendons():
+    mujoco_model = MujocoUpperBody(model=MUSCULAR)
+    compiled = mujoco_model.engine.models(MUSCULAR.defaults[None])[0]
+    data, names = mujoco.MjData(compiled), [compiled.joint(i).name for i in range(N)]
+    order, q = [MUSCULAR.tree.coordinates.index(name) for name in names], poses(40, 1)
+    lengths, arms = lengths_and_arms(MUSCULAR.routes, q)
+    for k, row in enumerate(q):
+        data.qpos[:] = row[order]
+        mujoco.mj_forward(compiled, data)
+        np.testing.assert_allclose(data.ten_length[:M], lengths[k], atol=TENDON)
+        found = np.zeros((len(data.ten_length), N))
+        mujoco.mju_sparse2dense(found, data.ten_J.ravel(), compiled.ten_J_rownnz, compiled.ten_J_rowadr, compiled.ten_J_colind)
+        np.testing.assert_allclose(-found[:M], arms[k][:, order], atol=TENDON)
+
+
+TENDON = 1e-6
+"""[m]"""
+
+
+def moving() -> tuple[BodySimulator, np.ndarray, np.ndarray]:
+    """The engine, states (3, nx) on the way, and controls (3, nu)."""
+    simulator, rng = BodySimulator(model=MUSCULAR), np.random.default_rng(2)
+    low, high = simulator.control_bounds
+    control = 0.5 * (low + (high - low) * rng.uniform(0.2, 0.8, (3, simulator.nu)))
+    states, status = simulator.rollout(simulator.initial_state(3), np.repeat(control[:, None], 6, axis=1), substeps=4)
+    assert not status.any()
+    return simulator, states[:, -1], control
+
+
+def test_the_symbolic_step_is_the_engines_and_derivatives_are_exact():
+    simulator, state, control = moving()
+    after, _ = simulator.step(state, control)
+    form = simulator.symbolic_step()
+    assert form.residual(state, control, np.tile(MUSCULAR.defaults, (3, 1)), after, np.zeros((3, 0))).max() < 1e-10
+    exact, differences = (
+        way(state, control, substeps=2) for way in (simulator.linearize, lambda *a, **k: finite_differences(simulator, *a, **k))
+    )
+    for a, b in zip(exact, differences, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * max(np.abs(b).max(), 1.0))
+
+
+def test_the_body_rests_and_muscles_pull():
+    simulator = BodySimulator(model=MUSCULAR)
+    still, _ = simulator.rollout(simulator.initial_state(), np.zeros((1, 20, simulator.nu)), substeps=4)
+    assert np.abs(still[0, -1] - still[0, 0]).max() < 1e-8
+    bent = np.zeros((1, 20, simulator.nu))
+    bent[0, :, MUSCULAR.muscle_names.index("brachialis")] = 0.5
+    states, _ = simulator.rollout(simulator.initial_state(), bent, substeps=4)
+    assert states[0, -1, MUSCULAR.tree.coordinates.index("right_elbow")] > states[0, 0, 3] + 0.3
+
+
+def test_muscles_share_torques_as_bounded_least_squares():
+    rng = np.random.default_rng(3)
+    pulls, needed, found = 30.0 * rng.standard_normal((5, 6, M)), 20.0 * rng.standard_normal((5, 6)), np.zeros((5, M))
+    bounded(pulls, needed, LITTLE, found)
+    for row in range(5):
+        stacked, wanted = np.vstack([pulls[row], LITTLE * np.eye(M)]), np.append(needed[row], np.zeros(M))
+        expected = lsq_linear(stacked, wanted, (0.0, 1.0), tol=1e-12)
+        cost = 0.5 * ((stacked @ found[row] - wanted) ** 2).sum()
+        assert cost <= expected.cost + 0.5 * GAP**2 and found[row].min() >= 0 and found[row].max() <= 1
+
+
+GAP = 0.5
+"""[N m] Of torques that are 50 N m in all: one activation after the other comes slowly to the very end."""
+
+
+def test_shared_torques_and_missing_ones_are_all_of_them():
+    q = poses(6, 3)
+    torque = MUSCULAR.holding(q)
+    found = share(MUSCULAR, q, np.zeros_like(q), torque)
+    force, optimal, slack = MUSCULAR.routes.numbers.T
+    lengths, arms = lengths_and_arms(MUSCULAR.routes, q)
+    fibre = (lengths - slack) / optimal
+    pull = force * tension(found.activations, fibre, np.zeros_like(fibre))
+    done = np.einsum("bmn,bm->bn", arms, pull)[:, :6]
+    np.testing.assert_allclose(done + found.missing, torque[:, :6], atol=1e-9)
+
+
+def test_goals_with_muscles_can_be_held():
+    task = UpperBodyReach(MUSCULAR)
+    goals = np.array([task._goal(np.random.default_rng(k)) for k in range(6)])
+    pose = held_pose(MUSCULAR, goals)
+    assert np.linalg.norm(MUSCULAR.hand(pose) - goals, axis=1).max() < 0.01
+    assert np.abs(share(MUSCULAR, pose, np.zeros_like(pose), MUSCULAR.holding(pose)).missing).max() < 1.0
+
+
+def test_the_picture_shows_muscles_and_its_keys_pull():
+    state = MUSCULAR.rest_state()
+    more, bare = (len(body_scene(model, state[: model.layout.nx]).primitives) for model in (MUSCULAR, BodyModel()))
+    assert more > bare + M
+    assert (PICTURE.rest_action(MUSCULAR)[:M] == -1).all() and PICTURE.heading_action(MUSCULAR, state, np.array([1.0, 0.0]))[
+        0
+    ] > -1
+    points = MUSCULAR.muscle_points(MUSCULAR.rest[None])
+    assert len(points) == M and abs(np.linalg.norm(points[7][0]) - np.linalg.norm([0.026, -0.182, 0.02])) < 1e-12
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_a_controller_reaches_with_muscles(backend):
+    envs = gym.make_vec("softgym_envs:UpperBodyReach-v0", num_envs=8, muscles=True, backend=backend)
+    observation, _ = envs.reset(seed=5)
+    assert observation.shape == (8, 2 * N + M + 6) and envs.single_action_space.shape == (M + 6,)
+    policy, done, reached = reach(envs.unwrapped), np.zeros(8, dtype=bool), np.zeros(8, dtype=bool)
+    for _ in range(150):
+        observation, _, terminated, truncated, info = envs.step(policy(observation))
+        reached |= info["is_success"] & ~done
+        done |= terminated | truncated
+        if done.all():
+            break
+    assert reached.mean() >= SHARE, reached
+
+
+SHARE = 0.75
+"""It reaches 48 of 48 in either world."""
+
+
+def test_muscles_that_make_no_sense_are_named():
+    assert MUSCULAR.muscles is not None
+    first = MUSCULAR.muscles.muscles[0]
+    with pytest.raises(StructureError, match=f"muscle '{first.name}' has no force"):
+        BodyModel(MUSCULAR.tree, Muscles(MUSCULAR.muscles.surfaces, (replace(first, force=None),))).routes  # noqa: B018
+    with pytest.raises(StructureError, match="nobody"):
+        BodyModel(MUSCULAR.tree, Muscles(MUSCULAR.muscles.surfaces, (replace(first, origin_body="nobody"),))).routes  # noqa: B018
+    deltoid = replace(first, origin=(0.005, -0.19, 0.0))
+    with pytest.raises(StructureError, match="'deltoid_front' goes through surface 'head'"):
+        BodyModel(MUSCULAR.tree, Muscles(MUSCULAR.muscles.surfaces, (deltoid,))).routes  # noqa: B018
+    with pytest.raises(StructureError, match="has no muscles"):
+        BodyModel().routes  # noqa: B018

@@ -1,8 +1,11 @@
-"""Files appear whole or not at all; what cannot be read ends in one sentence; provenance names code and versions."""
+"""Files appear whole or not at all; what cannot be read ends in one sentence; provenance names code and versions. Report
+pages: one file, nothing fetched from elsewhere, text escaped. `load`: a path that names nothing is a bad option; an error
+inside the module it names is that error."""
 
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal
@@ -21,7 +24,9 @@ from softgym_envs.core.files import (
     write_atomically,
     write_json,
 )
+from softgym_envs.core.task import load
 from softgym_envs.core.typed import typed
+from softgym_envs.data.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -125,3 +130,77 @@ def test_numbers_of_absurd_size_are_refused(value):
 def test_values_of_another_type_are_refused_by_name(value, hint, said):
     with pytest.raises(OptionError, match=f"^entry.* is .*, expected {re.escape(said)}$"):
         typed("entry", value, hint)
+
+
+def test_a_page_holds_everything_and_escapes_text(tmp_path):
+    figure = new_figure(3, 2)
+    plain_axes(figure.add_subplot())
+    (tmp_path / "dot.gif").write_bytes(b"GIF89a")
+    sections = (
+        Section("Table <1>", "a & b", ("name", "x"), (("one", "1"), ("two", "2"))),
+        Section("Pictures", images=(embed(figure), embed_image(tmp_path / "dot.gif"))),
+        Section("Links", links=(("fit", "fit/report.html"),)),
+    )
+    page = render_sections("A title", "beneath", sections)
+    assert "Table &lt;1&gt;" in page and "a &amp; b" in page and "<title>A title</title>" in page
+    assert page.count("<tr>") == 3 and page.count("<img ") == 2 and 'href="fit/report.html"' in page
+    assert not re.search(r"(src|href)=\"(?!data:|fit/)", page) and "<script" not in page
+    assert "data:image/svg+xml;base64," in page and "data:image/gif;base64,R0lGODlh" in page
+
+
+def test_equal_figures_are_equal_text():
+    def draw():
+        figure = new_figure(3, 2)
+        figure.add_subplot().plot([0, 1], [1, 0])
+        return embed(figure)
+
+    assert draw() == draw()
+
+
+def test_a_name_that_is_missing_is_an_error(tmp_path):
+    jinja2 = pytest.importorskip("jinja2")
+    from softgym_envs.data.page import render_page
+
+    (tmp_path / "page2.html").write_text('{% extends "page.html" %}{% block body %}{{ nothing }}{% endblock %}')
+    with pytest.raises(jinja2.UndefinedError):
+        render_page(tmp_path / "page2.html")
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    def write(text):
+        (tmp_path / "made_up_system.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "made_up_system", raising=False)
+        return "made_up_system:Task"
+
+    return write
+
+
+def test_it_loads(package):
+    assert load(package("Task = 3")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("import math\nmath.no_such_function", AttributeError, "no_such_function"),
+        ("import no_such_library", ModuleNotFoundError, "no_such_library"),
+        ("import made_up_system_of_others", ModuleNotFoundError, "made_up_system_of_others"),
+        ("int('x')", ValueError, "invalid literal"),
+    ],
+)
+def test_errors_inside_the_module_are_passed_on(package, text, error, message):
+    with pytest.raises(error, match=message) as caught:
+        load(package(text))
+    assert not isinstance(caught.value, OptionError)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["made_up_system:task", "no_such_package:Task", "made_up_system.part:Task", "made_up_system", ":Task", "", ".system:Task"],
+)
+def test_bad_paths(package, path):
+    package("Task = 3")
+    with pytest.raises(OptionError, match="is not the path of an object, expected 'package"):
+        load(path)

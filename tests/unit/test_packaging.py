@@ -276,7 +276,7 @@ POSIX = re.compile(
 )
 GUARDED = {
     "scripts/__main__.py": {"signal.SIGALRM", "signal.setitimer", "signal.ITIMER_REAL"},
-    "softgym_envs/engines/fork.py": {"os.register_at_fork"},
+    "softgym_envs/engines/threads.py": {"os.register_at_fork"},
     "softgym_envs/engines/kernel_cache.py": {"os.getuid"},
     "softgym_envs/engines/mujoco/engine.py": {"os.register_at_fork", "os.sched_getaffinity"},
     "softgym_envs/engines/timing.py": {'"/proc', "os.getloadavg"},

@@ -38,7 +38,7 @@ from ...core.errors import StructureError
 from ...core.mismatch import MismatchedModel
 from ...core.parameters import Parameters
 from ...core.simulator import Array, IntArray, Status
-from ..fork import ForkLock
+from ..threads import ForkLock
 
 _CONTROL_SPEC = int(mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_MOCAP_POS | mujoco.mjtState.mjSTATE_MOCAP_QUAT)
 _LARGEST = 1e10  # MuJoCo's own limit, mjMAXVAL

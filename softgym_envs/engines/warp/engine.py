@@ -45,9 +45,8 @@ from numpy.typing import NDArray
 
 from ...core.errors import DependencyError, OptionError
 from ...core.simulator import Array, Gradient, IntArray
-from ..fork import ForkLock
 from ..kernel_cache import load_whole, spare_folder
-from ..threads import in_threads
+from ..threads import ForkLock, in_threads
 from .buffers import Buffers, KernelProgram, LaneBuffers, Stepper
 from .lanes import LANES
 

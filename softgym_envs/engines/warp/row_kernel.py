@@ -15,8 +15,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ...core.simulator import Array
-from ..fork import ForkLock
 from ..kernel_cache import load_whole
+from ..threads import ForkLock
 from .buffers import Packed
 from .engine import LOADING
 

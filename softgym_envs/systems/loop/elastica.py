@@ -35,7 +35,7 @@ from ...core.mismatch import UNSEEN, MismatchedModel
 from ...core.parameters import Parameters
 from ...core.simulator import Array, IntArray, Status, check_number
 from ...core.trajectory import Trajectory
-from ...engines.fork import ForkLock
+from ...engines.threads import ForkLock
 from ...mechanics.pinocchio_tree import SPEED_LIMIT, PinocchioTree, pinocchio_tree
 from ...mechanics.structure import rotation
 from ...mechanics.tree import Body, Joint, Tree
