@@ -1,7 +1,8 @@
 """Planners of the benchmark that replan row by row: iLQG, linear MPC, sample-based iLQG.
 
 All minimise minus the task's reward (`RewardCost`) in the task's actions, in the native engine, from the full state, with the
-parameters that the episode drew. The horizon T is that of the id's sampling MPC (`System.planning`).
+parameters that the episode drew. They begin where the actions that wait for their latency end. The horizon T is that of the
+id's sampling MPC (`System.planning`).
 
 Legend: B rows, T horizon, n tangent, na actions; S = T na decisions.
 """
@@ -70,16 +71,18 @@ def row_by_row(case: Case, new: Callable[[Row], RowPlanner]) -> Controller:
         nominal = engine.default_parameters
 
         def act(observation: Any) -> Any:
-            state, context, begins = envs.state, envs.context, envs.episodes.steps == 0
+            begins = envs.episodes.steps == 0
             action = np.zeros(envs.action_space.shape)
             for row in np.flatnonzero(case.alive):
-                planner = rows[row]
+                planner, own = rows[row], np.array([row])
+                world = World(envs.task, engine, case.substeps, with_drawn(nominal, envs.episodes, own))
                 if planner is None or begins[row]:
-                    drawn = with_drawn(nominal, envs.episodes, np.array([row]))
-                    known = World(envs.task, engine, case.substeps, drawn).parameter_values
-                    own = Row(simulator, case.substeps, known, case.rng(int(row)), envs.max_episode_steps)
-                    planner = rows[row] = new(own)
-                action[row] = planner(state[row, : engine.nx], RewardCost(simulator, context[row]))
+                    rng = case.rng(int(row))
+                    planner = rows[row] = new(
+                        Row(simulator, case.substeps, world.parameter_values, rng, envs.max_episode_steps)
+                    )
+                start = world.begin(envs, own)
+                action[row] = planner(start.state[0], RewardCost(simulator, start.context[0]))
             return action
 
         return act

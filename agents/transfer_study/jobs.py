@@ -148,12 +148,26 @@ def run_jobs(
     pending = [job for job in jobs if not record_path(out, job).exists()]
     progress(f"{len(jobs)} runs, {len(jobs) - len(pending)} done before")
     failures, run = [], {"serial": _serial, "processes": _processes, "ray": _ray}[executor]
+    began = time.monotonic()
     with closing(run([(job, worker, out) for job in pending], workers or os.cpu_count() or 1)) as results:
         for count, (job, problem) in enumerate(results, start=1):
-            progress(f"[{count}/{len(pending)}] {job.name}" + (f" FAILED: {problem}" if problem else ""))
+            passed, failed = time.monotonic() - began, f" FAILED: {problem}" if problem else ""
+            left = passed / count * (len(pending) - count)
+            progress(
+                f"[{count}/{len(pending)}] {job.name}{failed} ({_span(passed)}; {_span(left)} left if runs take equally long)"
+            )
             if problem:
                 failures.append(Failure(job, problem))
     return tuple(failures)
+
+
+def _span(seconds: float) -> str:
+    """A time for people.
+
+    >>> _span(30.0), _span(300.0)
+    ('30 s', '5 min')
+    """
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def run_one(job: Job, worker: Worker, out: Path) -> str:

@@ -73,6 +73,13 @@ def test_planners_keep_their_budget_and_say_what_they_see(controller, tmp_path):
     assert found["sees"] == "full state" and found["plans"] > 0 and found["plan_p95"] >= found["plan_p50"] > 0
 
 
+@pytest.mark.parametrize("controller", ["ilqg", "linear"])
+def test_planners_begin_where_waiting_actions_end(controller, tmp_path):
+    """Five control steps late: plans from the state of now drop the load in every episode."""
+    found = run_cell(Cell("ArmHold-v0", controller, 100, options="action_latency=0.1"), Settings(3, tmp_path))
+    assert found["success"] == "111"
+
+
 def test_what_a_controller_cannot_do_is_an_empty_cell_with_a_reason(tmp_path):
     found = run_cell(Cell("VineGrow-v0", "ilqg", 100), Settings(1, tmp_path))
     assert set(found) == {"reason"} and "per executed one" in found["reason"]
