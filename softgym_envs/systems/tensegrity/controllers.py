@@ -36,7 +36,7 @@ FACTORS = {
     "p_h q_z": 0.7,
     "q_h q_z": 2.59,
 }
-"""Term of `rolling` -> its factor; found by experiments/superball_roll_heuristic.py, with the usual contacts and soft ones."""
+"""Term of `rolling` -> its factor; found by experiments/tensegrity_heuristics.py, with the usual contacts and soft ones."""
 PACE = 0.8
 """[s/m] Strength of rolling per commanded speed; see `follow`."""
 CATCH_UP = 2.0

@@ -35,7 +35,7 @@ FACTORS: dict[str, float] = {
     "d_h e_z": -3.06, "d_y e_h": 1.33, "d_y e_y": 0.64, "d_y e_z": 2.97, "d_z e_h": 1.1, "d_z e_y": 0.81, "d_z e_z": 0.76,
     "w p_h": 0.66, "w p_y": -2.05, "w p_z": -1.49, "w q_h": -0.39, "w q_y": -0.04, "w q_z": -0.06,
 }  # fmt: skip
-"""Term -> its factor; found by experiments/prism_crawl_heuristic.py in our engine."""
+"""Term -> its factor; found by experiments/tensegrity_heuristics.py in our engine."""
 
 
 def crawling(model: TensegrityModel, observation: Array, factors: Array | None = None) -> Array:
