@@ -36,7 +36,7 @@ Every controller plays the same episodes of the native engine: episode i begins 
 - **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners).
 - **Sees**: "full state" includes the parameters that an episode drew. "Sensors" is the observation of the id.
 - **Plan**: processor time of one plan of one robot, median and 95th percentile. A late plan takes longer than a control period.
-- **`action_latency`**: a row with this keyword pays for late plans: actions act so many seconds later. Planners predict through it.
+- **`action_latency`**: a row with this keyword pays for late plans: it acts so many seconds later. Planners predict through it.
 - **Processor**: processor time of all episodes of a row, and of its training.
 - **Steps**: simulated control steps per executed one, measured. A step with exact derivatives counts as one.
 - **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table.
