@@ -98,15 +98,22 @@ def activated(a, e, rise, fall, h):
 
 
 @register_jitable
-def both_ways(a, b, delta, radius):
-    """Lengths of the straight path and of that on the circle, and the contact angle of the latter; see `around_circle`."""
+def tangents(a, b, radius):
+    """Length of the tangents from points at distances a, b to a circle, both together, and the angle that they span with it."""
     ta, tb = np.sqrt(a * a - radius * radius), np.sqrt(b * b - radius * radius)
-    touching = delta - np.arctan(ta / radius) - np.arctan(tb / radius)
-    return np.sqrt(a * a + b * b - 2.0 * a * b * np.cos(delta)), ta + tb + radius * touching, touching
+    return ta + tb, np.arctan(ta / radius) + np.arctan(tb / radius)
 
 
 @register_jitable
-def around_circle(a, b, delta, radius):
+def both_ways(a, b, delta, radius, known=None):
+    """Lengths of the straight path and of that on the circle, and the contact angle of the latter; see `around_circle`."""
+    length, angle = tangents(a, b, radius) if known is None else known
+    touching = delta - angle
+    return np.sqrt(a * a + b * b - 2.0 * a * b * np.cos(delta)), length + radius * touching, touching
+
+
+@register_jitable
+def around_circle(a, b, delta, radius, known=None):
     """Shortest path between points at distances a, b from a circle's centre that stays on one side, in closed form.
 
     Args:
@@ -114,10 +121,11 @@ def around_circle(a, b, delta, radius):
         b: Distance of the second one.
         delta: Angle from the first to the second as seen from the centre, on the path's side, in (0, 2 pi) [rad].
         radius: Radius of the circle.
+        known: `tangents(a, b, radius)`, if they are known.
 
     Returns:
         Length, d length / d delta (the moment arm), and the angle of contact (negative where the path is free).
     """
-    straight, wrapped, touching = both_ways(a, b, delta, radius)
+    straight, wrapped, touching = both_ways(a, b, delta, radius, known)
     length = switch(touching, wrapped, straight)
     return length, switch(touching, radius + 0.0 * straight, a * b * np.sin(delta) / straight), touching

@@ -22,7 +22,7 @@ from softgym_envs.mechanics import Mechanism
 from softgym_envs.systems.arm.build import MOVE
 from softgym_envs.systems.arm.controllers import blind, reflex
 from softgym_envs.systems.arm.dynamics import ElbowSimulator
-from softgym_envs.systems.arm.elbow import inertia, net_torque
+from softgym_envs.systems.arm.elbow import activations, balance, both_tangents, inertia, net_torque
 from softgym_envs.systems.arm.model import ElbowModel, muscle_path
 from softgym_envs.systems.arm.mujoco import MujocoElbow
 from softgym_envs.systems.arm.parameters import ElbowParameters
@@ -85,6 +85,22 @@ def test_an_arm_without_muscles_moves_as_that_of_the_tree_mechanics(friction):
     free = np.cumprod(found[0, :, 0] > 0.7) > 0  # until the elbow's soft stops, which are not the tree's
     assert not status.any() and free.sum() > 60 and found[0, free, 1].min() < 1e-3
     np.testing.assert_allclose(found[0, free, 0], theirs.states[0, free, 0], atol=1e-10)
+
+
+@pytest.mark.parametrize("friction", [0.0, 0.4, 3.0])
+def test_steps_solve_their_equation_however_a_solver_comes_there(friction):
+    """Random muscles, loads and speeds: the residual vanishes at the speed of every single step."""
+    rng, rows, dt = np.random.default_rng(3), 200, 0.01
+    simulator = ElbowSimulator(dt=dt)
+    parameter_values = ElbowParameters(friction=friction, payload=0.5).to_matrix(rows)
+    state = np.column_stack([rng.uniform(0.05, 2.5, rows), 4.0 * rng.standard_normal(rows), rng.random((rows, 2))])
+    control = rng.random((rows, 1, 2))
+    states, status = simulator.engine.rollout(state, control, parameter_values, 1)
+    g, worst = simulator.structure, 0.0
+    for (q, v, a, b), e, after, c in zip(state, control[:, 0], states[:, 1], parameter_values, strict=True):
+        first, second = activations(g, c, a, e[0], dt)[0], activations(g, c, b, e[1], dt)[0]
+        worst = max(worst, abs(balance(g, c, dt, q, v, 0.5 * (v + after[1]), first, second, both_tangents(g, c))))
+    assert not status.any() and worst < 1e-12
 
 
 def test_dry_friction_is_named_where_it_is_a_candidate_cause():

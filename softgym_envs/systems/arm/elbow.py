@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from ...muscles.muscle import MUSCLE_SPEED, activated, around_circle, switch, tension
+from ...muscles.muscle import MUSCLE_SPEED, activated, around_circle, switch, tangents, tension
 from .pneumatic import braid_force, filled
 
 BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL, FRICTION = 0, 4, 8, 9, 10, 11, -1
@@ -72,9 +72,15 @@ class Elbow(NamedTuple):
 
 
 @register_jitable
-def muscle_state(m, c, k, q, w):
+def muscle_tangents(m, c, k):
+    """`tangents` of a muscle's path, which do not change with the angle."""
+    return tangents(m.origin, m.insertion, c[k + RADIUS])
+
+
+@register_jitable
+def muscle_state(m, c, k, q, w, known=None):
     """Length [m], moment arm (of the torque that flexes) [m], normalised fibre length and speed of a muscle."""
-    length, arm, _ = around_circle(m.origin, m.insertion, m.angle + m.sign * q, c[k + RADIUS])
+    length, arm, _ = around_circle(m.origin, m.insertion, m.angle + m.sign * q, c[k + RADIUS], known)
     fibre = (length - c[k + SLACK]) / c[k + 1]
     return length, -m.sign * arm, fibre, m.sign * arm * w / (MUSCLE_SPEED * c[k + 1])
 
@@ -89,9 +95,9 @@ def muscle_force(m, c, k, length, fibre, speed, a):
 
 
 @register_jitable
-def muscle_torque(m, c, k, q, w, a):
+def muscle_torque(m, c, k, q, w, a, known=None):
     """Torque of a muscle with activation a [N m]."""
-    length, arm, fibre, speed = muscle_state(m, c, k, q, w)
+    length, arm, fibre, speed = muscle_state(m, c, k, q, w, known)
     return arm * muscle_force(m, c, k, length, fibre, speed, a)
 
 
@@ -111,9 +117,10 @@ def resistance(g, c, w):
 
 
 @register_jitable
-def net_torque(g, c, q, w, first, second):
-    """Sum of all torques at angle q, speed w and activations of biceps and triceps [N m]."""
-    muscles = muscle_torque(g.biceps, c, BICEPS, q, w, first) + muscle_torque(g.triceps, c, TRICEPS, q, w, second)
+def net_torque(g, c, q, w, first, second, biceps=None, triceps=None):
+    """Sum of all torques at angle q, speed w and activations of biceps and triceps, with their `tangents` if known [N m]."""
+    muscles = muscle_torque(g.biceps, c, BICEPS, q, w, first, biceps)
+    muscles += muscle_torque(g.triceps, c, TRICEPS, q, w, second, triceps)
     along, across = g.moment[0] + c[LOAD] * g.load[0], g.moment[1] + c[LOAD] * g.load[1]
     weight = g.gravity * (along * np.sin(q) + across * np.cos(q))
     return muscles - weight - resistance(g, c, w) + stop_torque(g, q)
@@ -126,9 +133,15 @@ def inertia(g, c):
 
 
 @register_jitable
-def balance(g, c, h, q, v, w, first, second):
-    """Residual 2 J (w - v) - h tau, zero for the w of a step."""
-    return 2.0 * inertia(g, c) * (w - v) - h * net_torque(g, c, q + 0.5 * h * w, w, first, second)
+def both_tangents(g, c):
+    """Last arguments of `balance`."""
+    return muscle_tangents(g.biceps, c, BICEPS), muscle_tangents(g.triceps, c, TRICEPS)
+
+
+@register_jitable
+def balance(g, c, h, q, v, w, first, second, known):
+    """Residual 2 J (w - v) - h tau, zero for the w of a step; `known`: `both_tangents`."""
+    return 2.0 * inertia(g, c) * (w - v) - h * net_torque(g, c, q + 0.5 * h * w, w, first, second, known[0], known[1])
 
 
 @register_jitable

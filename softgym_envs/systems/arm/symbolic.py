@@ -7,7 +7,7 @@ from typing import Any
 from ...core.complementarity import ComplementarityForm
 from ...core.transcription import casadi
 from ...muscles.muscle import symbols
-from .elbow import Elbow, activations, balance
+from .elbow import Elbow, activations, balance, both_tangents
 
 
 def elbow_form(structure: Elbow, parameter_values: int) -> ComplementarityForm:
@@ -25,5 +25,5 @@ def _residual(g: Elbow, x: list[Any], u: list[Any], c: list[Any], y: list[Any]) 
     """Residual of four rows; see `elbow`."""
     first, second = (activations(g, c, a, e, g.dt) for a, e in zip(x[2:], u, strict=True))
     w = 0.5 * (x[1] + y[1])
-    moved = balance(g, c, g.dt, x[0], x[1], w, first[0], second[0])
+    moved = balance(g, c, g.dt, x[0], x[1], w, first[0], second[0], both_tangents(g, c))
     return [y[0] - x[0] - g.dt * w, moved, y[2] - first[1], y[3] - second[1]]
