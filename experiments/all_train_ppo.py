@@ -6,7 +6,7 @@
 Each run is what `softgym-envs train ID --seed SEED` trains: the native engine with its usual parameters, and the steps and
 settings that the system declares (`System.learning`). Ten times in a run, the policy plays 50 episodes without exploration, and
 that time does not count. At the end it plays 100 others on the native engine and on the MuJoCo model. Finished runs are not run
-again: each is a file in runs/all_train_ppo/runs. Writes numbers.json, table.md and curves.png into results/all_train_ppo.
+again: each is a file in runs/all_train_ppo/runs. Writes numbers.json, table.md and picture.png into results/all_train_ppo.
 """
 
 from __future__ import annotations
@@ -142,10 +142,8 @@ def table_of(runs: list[dict[str, Any]]) -> str:
         for world in ("native", "mujoco"):
             won = [run["success"][world] for run in own]
             cells += [percent(share(sum(won), EPISODES * len(won))), ", ".join(map(str, won))]
-        cells += [
-            str(own[0]["steps"]),
-            *(", ".join(str(run[f"{clock}_seconds"]) for run in own) for clock in ("processor", "wall")),
-        ]
+        cells.append(f"{own[0]['steps']:,}")
+        cells += [", ".join(str(run[f"{clock}_seconds"]) for run in own) for clock in ("processor", "wall")]
         cells.append(", ".join("-" if (found := to_card(run)) is None else f"{found:.0f}" for run in own))
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -183,7 +181,7 @@ def main(args: Args) -> None:
     runs = [read_json(path) for path in sorted((args.runs / "runs").glob("*.json"))]
     write_json(args.out / "numbers.json", {"runs": runs})
     write_atomically(args.out / "table.md", table_of(runs).encode())
-    draw(runs, args.out / "curves.png")
+    draw(runs, args.out / "picture.png")
     print(table_of(runs))
     if failures:
         raise SystemExit(f"{len(failures)} runs failed, the first one: {failures[0].message}")

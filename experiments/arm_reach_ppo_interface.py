@@ -65,7 +65,7 @@ NOTES = (
     f"Factors of `native`: {', '.join(f'{k} {v:.2f}' for k, v in FACTORS.items())}. The payload is not within ±20 %.",
     "100000 steps do not saturate the task: 400000 reach all targets where there is no latency (results/all_train_ppo).",
     "Expectations of the script, missed: ±20 % on `native` differs by more than 10 %, and `mujoco` has many successes.",
-    "Not run: the SUPERball. By results/all_train_ppo, 20 trainings of 150000 steps would take 18 minutes of an idle core.",
+    "Not run: the SUPERball. By results/all_train_ppo, 20 trainings of 150000 steps would take 11 minutes of an idle core.",
 )
 VALUES = ("success", "return")
 Runs = list[dict[str, Any]]

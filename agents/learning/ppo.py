@@ -46,6 +46,9 @@ class LeanPPO(PPO):
         OptionError: A keyword is set that it does not implement.
     """
 
+    noise_decay = 0.0
+    """By how much log s falls in a training, beside what it learns."""
+
     def _setup_model(self) -> None:
         given = [name for name in REFUSED if getattr(self, name)]
         if given:
@@ -147,6 +150,9 @@ class LeanPPO(PPO):
                 break
             flat *= (self.max_grad_norm / (flat.norm() + 1e-6)).clamp(max=1.0)
             optimizer.step()
+        if self.noise_decay:
+            log_std: Any = policy.log_std
+            log_std -= self.noise_decay * count / self._total_timesteps
         if self.scaling is not None:
             self.scaling.update(observed, returns, policy.value_net)
         self._n_updates += self.n_epochs

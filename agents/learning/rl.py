@@ -52,7 +52,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "ppo": {
         "steps": 1_000_000, "num_envs": 64, "n_steps": 64, "batch_size": 1024, "n_epochs": 6, "learning_rate": 1e-3,
         "final_rate": 0.0, "gamma": 0.98, "gae_lambda": 0.95, "ent_coef": 0.0, "target_kl": 0.02, "shared": False,
-        "scaled": True, "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -0.7},
+        "scaled": True, "noise_decay": 0.0, "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -0.7},
     },
     "sac": {
         "steps": 1_000_000, "num_envs": 16, "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1,
@@ -61,10 +61,11 @@ USUAL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Algorithm -> settings, if the task's system declares no others (`System.learning`).
 
-Keywords of stable-baselines3, and five of ours: "steps" and "num_envs", control steps and rows if none are given; "final_rate",
+Keywords of stable-baselines3, and six of ours: "steps" and "num_envs", control steps and rows if none are given; "final_rate",
 to which the learning rate falls linearly; "shared": whether all actuators share one network (`.shared_policy`), for which the
-task must define their observations (`actuator_views`); and "scaled": whether networks see observations and values of order 1
-(`.scaling`). PPO is `.ppo`.
+task must define their observations (`actuator_views`); "scaled": whether networks see observations and values of order 1
+(`.scaling`); and "noise_decay": by how much the logarithm of the noise of actions falls in a training, beside what is learned:
+a policy is played without noise. PPO is `.ppo`.
 """
 
 OBSERVED = ("action_memory", "obs_mode")
@@ -337,7 +338,10 @@ def new_model(training: Training, envs: Any) -> BaseAlgorithm:
         keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": views_of(envs.envs.unwrapped)}
     if keywords.pop("scaled", False):
         keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "features_extractor_class": Scaling}
+    decay = keywords.pop("noise_decay", 0.0)
     model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device=training.device, **keywords)
+    if isinstance(model, LeanPPO):
+        model.noise_decay = decay
     return model
 
 

@@ -127,9 +127,10 @@ class DeviceTraining:
     def configuration(self) -> dict[str, Any]:
         """The configuration of rsl-rl-lib."""
         usual = settings("ppo", self.overrides)
+        widths = usual["policy_kwargs"]["net_arch"]
         network = {
             "class_name": "MLPModel",
-            "hidden_dims": usual["policy_kwargs"]["net_arch"],
+            "hidden_dims": widths["vf"] if isinstance(widths, dict) else widths,  # a shared actor is small
             "activation": ACTIVATION.lower(),
             "obs_normalization": True,
         }

@@ -24,6 +24,7 @@ from agents.learning.curve import learning_curve
 from agents.learning.policy import load_policy
 from agents.learning.vec_env import SB3VecEnv
 from softgym_envs.core.errors import OptionError
+from softgym_envs.systems import system_of_task, tasks
 
 ID = "softgym_envs:TensegrityCrawl-v0"
 STEPS = 4
@@ -218,3 +219,11 @@ def test_the_network_is_that_of_the_actor() -> None:
     network, observed = rsl.exported(runner.get_inference_policy(), {}), envs.get_observations()
     expected = runner.alg.actor(observed).clamp(-1.0, 1.0).detach().numpy()
     np.testing.assert_allclose(network(observed["policy"].numpy()), expected, atol=1e-6)
+
+
+def test_every_id_has_widths() -> None:
+    """Also those whose actor is shared by all motors, which rsl-rl-lib does not know."""
+    for task in tasks():
+        overrides = system_of_task(task.id).learning_of(task.id, "ppo")
+        widths = rsl.DeviceTraining(f"softgym_envs:{task.id}", 1, overrides=overrides).configuration["actor"]["hidden_dims"]
+        assert all(isinstance(width, int) for width in widths), task.id

@@ -179,6 +179,18 @@ def test_a_finished_policy_has_its_scales_in_its_layers(own, tmp_path):
         np.testing.assert_allclose(load_policy(tmp_path / "policy_512_steps.zip")(observed), expected, atol=1e-4)
 
 
+def test_noise_decays_over_the_whole_training():
+    """Beside what is learned, which is nothing here; by a setting of the training."""
+    learner = model(learning_rate=0.0)
+    learner.noise_decay = 1.5
+    learner.learn(256)
+    torch.testing.assert_close(learner.policy.log_std.detach(), torch.full((2,), -1.5))
+    training = Training("softgym_envs:ArmReach-v0", 10, num_envs=2, overrides={"noise_decay": 0.5})
+    envs = training.make()
+    assert new_model(training, envs).noise_decay == 0.5
+    envs.close()
+
+
 @pytest.mark.parametrize("algorithm", ["PPO", "SAC"])
 def test_a_saved_policy_drives_as_stable_baselines3_would(tmp_path, algorithm):
     sb3 = pytest.importorskip("stable_baselines3")
