@@ -89,10 +89,17 @@ def checkpoint_of(folder: Path, run: Mapping[str, str]) -> Path:
     return path
 
 
+def device_checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints model_<N>.pt of rsl-rl-lib, the newest one last: N + 1 updates were made."""
+    found = [path for path in folder.glob("model_*.pt") if path.stem.removeprefix("model_").isdigit()]
+    return sorted(found, key=lambda path: int(path.stem.removeprefix("model_")))
+
+
 def kept(folder: Path) -> str:
     """Message on how to continue an interrupted training."""
     try:
-        return f"the same command with --resume goes on from {newest_checkpoint(folder).name}"
+        newest = (device_checkpoints(folder) or [newest_checkpoint(folder)])[-1]
+        return f"the same command with --resume goes on from {newest.name}"
     except FileFormatError:
         return "nothing was learned yet: the same command begins anew"
 
@@ -104,7 +111,7 @@ def require_unused(folder: Path) -> None:
         OptionError: It holds a checkpoint or a policy.
     """
     used = sorted((path for path in folder.glob("policy_*_steps.zip") if steps_of(path) >= 0), key=steps_of)
-    used += [path for path in (folder / "policy.zip",) if path.exists()]
+    used += [*device_checkpoints(folder), *(path for path in (folder / "policy.zip", folder / "policy.npz") if path.exists())]
     if used:
         raise OptionError(f"{folder} holds a training already ({used[-1].name}): resume that one, or give another folder")
 
@@ -157,6 +164,15 @@ def require_run(path: Path, run: Mapping[str, str]) -> None:
         raise FileFormatError(
             f"{path} does not say which run it belongs to (no {RUN} in it): train anew, without resume"
         ) from error
+    require_equal(path, found, run)
+
+
+def require_equal(path: Path, found: Mapping[str, Any], run: Mapping[str, str]) -> None:
+    """Compare the run that a file holds with `run`.
+
+    Raises:
+        FileFormatError: They differ.
+    """
     for name in (*run, *found):
         there, here = found.get(name, "not set"), run.get(name, "not set")
         if there != here:

@@ -2,6 +2,7 @@
 
     folder/policy.npz              the policy after the last step, with its contract: `evaluate` and `play` open it
     folder/model_<N>.pt            checkpoints of rsl-rl-lib after update N; and its TensorBoard files: return, success, losses
+    folder/run.json                what must be equal where a training resumes
     folder/progress.csv            return and success of the episodes that ended, by control steps
 
 The environments are those of `gym.make_vec(..., output="torch")`; the settings those of the system for PPO, as far as both
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
-from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.core.simulator import check_number
 
 try:
@@ -35,8 +36,9 @@ except ImportError as error:
 
 from ..policies import Network, save_network
 from . import curve
+from .checkpoints import RUN, device_checkpoints, require_equal, require_unused
 from .contract import PolicyContract
-from .rl import OBSERVED, settings
+from .rl import OBSERVED, Training, settings
 
 ROWS = 4096
 """Rows, if none are given."""
@@ -124,6 +126,14 @@ class DeviceTraining:
         return gym.make_vec(self.env_id, num_envs=self.rows, autoreset_mode="same_step", output="torch", **self.keywords)
 
     @property
+    def run(self) -> dict[str, str]:
+        """Description that a folder must share with this training: all but steps, checkpoint_every and device."""
+        keywords = {name: value for name, value in self.keywords.items() if name != "device"}
+        return Training(
+            self.env_id, self.steps, keywords=keywords, num_envs=self.rows, seed=self.seed, overrides=self.overrides
+        ).run
+
+    @property
     def configuration(self) -> dict[str, Any]:
         """The configuration of rsl-rl-lib."""
         usual = settings("ppo", self.overrides)
@@ -163,23 +173,34 @@ def train(training: DeviceTraining, folder: Path, *, resume: bool = False) -> Ne
 
     Raises:
         OptionError: Without `resume` the folder holds a training, with it none.
+        FileFormatError: With `resume` the folder holds another training.
     """
-    checkpoints = sorted(folder.glob("model_*.pt"), key=lambda path: int(path.stem.removeprefix("model_")))
-    if resume != bool(checkpoints):
-        words = "no checkpoint model_*.pt to resume from" if resume else "a training: resume it, or name another folder"
-        raise OptionError(f"{folder} holds {words}")
-    folder.mkdir(parents=True, exist_ok=True)
+    checkpoints = device_checkpoints(folder)
+    if not resume:
+        require_unused(folder)
+    elif not checkpoints:
+        raise OptionError(f"{folder} holds no checkpoint model_*.pt to resume from")
+    else:
+        require_equal(folder / RUN, read_json(folder / RUN), training.run)
     torch.manual_seed(training.seed)
     envs = training.make()
     try:
         seen = DeviceEnv(envs, training.seed)
+        write_json(folder / RUN, training.run)
         runner = OnPolicyRunner(seen, training.configuration, str(folder), str(seen.device))
         runner.logger.git_status_repos.clear()  # it would write the difference to the last commit
         if resume:
             runner.load(str(checkpoints[-1]))
-        updates = -(-training.steps // training.collected) - runner.current_learning_iteration
+            runner.current_learning_iteration += 1  # it counts from 0, and this one is made
+        begun = runner.current_learning_iteration
+        updates = -(-training.steps // training.collected) - begun
         try:
-            runner.learn(max(updates, 0))
+            if updates > 0:
+                runner.learn(updates)
+        except KeyboardInterrupt:
+            if runner.current_learning_iteration > begun:
+                runner.save(str(folder / f"model_{runner.current_learning_iteration}.pt"))
+            raise
         finally:
             write_progress(folder, training.collected)
         contract = PolicyContract.of(envs, {k: v for k, v in training.keywords.items() if k not in ON_DEVICE})

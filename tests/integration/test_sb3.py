@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -20,10 +21,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 import agents
 from agents.learning import rsl
+from agents.learning.checkpoints import kept, require_unused
 from agents.learning.curve import learning_curve
 from agents.learning.policy import load_policy
 from agents.learning.vec_env import SB3VecEnv
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.systems import system_of_task, tasks
 
 ID = "softgym_envs:TensegrityCrawl-v0"
@@ -206,6 +208,15 @@ def test_a_policy_is_trained_resumed_and_opened(tmp_path: Path) -> None:
     assert len(agents.evaluate(tmp_path / "policy.npz", "VineGrow-v0", episodes=2, **EASY).returns) == 2
     with pytest.raises(OptionError, match="no checkpoint"):
         rsl.train(training, tmp_path / "none", resume=True)
+    for other in (replace(longer, num_envs=8), replace(longer, env_id="softgym_envs:VineWall-v0"), replace(longer, seed=1)):
+        with pytest.raises(FileFormatError, match=r"belongs to another run: its (rows|id|seed) is"):
+            rsl.train(other, tmp_path, resume=True)
+    with pytest.raises(OptionError, match="holds a training"):
+        require_unused(tmp_path)
+    assert kept(tmp_path).endswith("goes on from model_2.pt")
+    events = len(list(tmp_path.glob("events.*")))
+    rsl.train(longer, tmp_path, resume=True)
+    assert len(list(tmp_path.glob("events.*"))) == events, "nothing is left to train"
 
 
 def test_the_network_is_that_of_the_actor() -> None:
