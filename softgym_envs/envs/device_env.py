@@ -278,22 +278,22 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
             self._clock.zero_()
         with self._stream():
             taken = self._taken.cpu().numpy()
-            if seed is not None or not self._begun:
-                self._drawn[rows] = taken[rows]
-                self._draw(taken)
-            elif self.fresh:
-                self._draw(taken)
             chosen = np.zeros(self.num_envs, dtype=np.bool_)
             chosen[rows] = True
+            if seed is not None or not self._begun:
+                self._drawn[rows] = taken[rows]
+                self._draw(taken, chosen | self.fresh)
+            elif self.fresh:
+                self._draw(taken)
             self._results["ended"].copy_(torch.from_numpy(chosen))
             self._restart()
             self._begun, self._left = True, self.ahead - 1
             return self._results["observation"].clone(), self._info(self._results)
 
-    def _draw(self, taken: NDArray[Any]) -> None:
-        """Draw starts until every row has S that it has not used."""
+    def _draw(self, taken: NDArray[Any], among: Any = True) -> None:
+        """Draw starts until every row, or those `among` them, has S that it has not used."""
         episodes = self.host.episodes
-        while len(rows := np.flatnonzero(self._drawn - taken < self.ahead)):
+        while len(rows := np.flatnonzero((self._drawn - taken < self.ahead) & among)):
             episodes.reset(rows)
             place = torch.from_numpy(self._drawn[rows] % self.ahead * self.num_envs + rows).to(self.device)
             for name, memory in self._starting.items():
@@ -306,12 +306,17 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         """Run one control period in every row; actions (B, na), clipped to [-1, 1].
 
         Raises:
-            ShapeError: The actions have another shape.
+            ShapeError: The actions have another shape, or are no real numbers.
             gymnasium.error.ResetNeeded: No episode has begun, or with autoreset_mode "disabled" a row has ended.
         """
         if not self._begun:
             raise gym.error.ResetNeeded("call reset() before step()")
-        actions = torch.as_tensor(actions)
+        try:
+            actions = torch.as_tensor(actions).detach()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ShapeError(f"actions are no tensor of numbers: {error}") from error
+        if actions.dtype is torch.bool or actions.is_complex():
+            raise ShapeError(f"actions are {actions.dtype}, expected real numbers")
         if actions.shape != self._given.shape:
             raise ShapeError(f"actions have shape {tuple(actions.shape)}, expected {tuple(self._given.shape)}")
         out = self._results
@@ -368,6 +373,10 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         episodes = self.host.episodes
         episodes.state, episodes.context = self.state.cpu().numpy().copy(), self.context.cpu().numpy().copy()
         return self.host.render()
+
+    def __reduce__(self) -> Any:
+        """Refuse a copy: memory and launches belong to the device."""
+        raise TypeError("environments with output='torch' are not pickled or copied; those with output='numpy' are")
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the renderer."""

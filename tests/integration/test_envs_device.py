@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import gymnasium as gym
@@ -205,3 +207,23 @@ def test_actions_and_options_are_checked() -> None:
     device.step(device.action_space.sample())
     with pytest.raises(ShapeError, match=r"actions have shape \(3, 3\), expected \(2, 3\)"):
         device.step(torch.zeros(3, 3))
+
+
+def test_a_seed_of_some_rows_leaves_the_starts_of_the_others() -> None:
+    device = gym.make_vec("VineGrow-v0", num_envs=2, output="torch", starts=2, autoreset_mode="disabled")
+    first = [device.reset(seed=3)[0][1], device.reset()[0][1]]
+    device.reset(seed=9, options={"reset_mask": torch.tensor([True, False])})
+    assert all(torch.equal(device.reset()[0][1], expected) for expected in first)
+
+
+def test_actions_of_another_kind_and_copies_are_refused() -> None:
+    device = gym.make_vec("VineGrow-v0", num_envs=2, output="torch")
+    device.reset(seed=0)
+    zero = torch.zeros(device.action_space.shape)
+    for wrong in (zero.bool(), zero + 0j, None, "up"):
+        with pytest.raises(ShapeError, match="actions are"):
+            device.step(wrong)
+    assert not any(one.requires_grad for one in device.step(zero.requires_grad_())[:2]) and not device._given.requires_grad
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="output='torch' are not pickled or copied"):
+            copied(device)
