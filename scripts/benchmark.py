@@ -6,7 +6,8 @@
     softgym-envs benchmark --out runs/all --jobs 2                  # every id, every controller: hours
 
 Results go to the folder: benchmark.md, a picture per system, numbers.json, one JSON per cell. Cells that are there are not run
-again. Published rows of the same ids stand beside them. In Python: `agents.benchmark`.
+again; those of other episodes, or of a controller whose file has changed, are refused. Published rows of the same ids stand
+beside them. In Python: `agents.benchmark`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: cells share the processors, and rounding does not depend on them
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,7 +24,6 @@ from typing import Annotated, Literal
 import tyro
 
 import agents
-from softgym_envs.systems import tasks
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,7 @@ class Args:
 
 def main(args: Args) -> None:
     """Run what is missing, and report."""
-    known = {task.id for task in tasks()}
-    ids = [name for name in args.names if name.rpartition(":")[2] in known]
+    ids = [name for name in args.names if re.fullmatch(r".*-v\d+", name)]
     controllers = [name for name in args.names if name not in ids]
     executor = "serial" if args.jobs == 1 and args.executor == "processes" else args.executor
     agents.benchmark(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -80,6 +82,21 @@ def own(case: Case) -> tuple[Controller, Mapping[str, Any]]:
 def is_file(name: str) -> bool:
     """Whether a controller's name is that of a policy file."""
     return name.endswith((".zip", ".npz"))
+
+
+def source_of(name: str) -> str:
+    """Hash of the file of a user's controller, a module or a policy; "" for the others, and where there is none."""
+    if name in ROWS:
+        return ""
+    origin: str | None = name
+    if not is_file(name):
+        try:
+            spec = importlib.util.find_spec(name.partition(":")[0])
+        except (ImportError, ValueError):
+            return ""
+        origin = spec.origin if spec else None
+    path = Path(origin or "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""
 
 
 ROWS: dict[str, Row] = {

@@ -1,6 +1,6 @@
 """The cells of the benchmark, each a file, on any executor of `agents.transfer_study.jobs`.
 
-    out/runs/*.json        one per cell; those that exist are not run again
+    out/runs/*.json        one per cell; those that exist are not run again, and refused if they were made otherwise
     out/policies/*.npz     policies that imitate
     out/numbers.json       all cells
     out/benchmark.md       the page, and a picture per system
@@ -21,15 +21,15 @@ import numpy as np
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.simulator import check_number
-from softgym_envs.core.system import options_from_text
+from softgym_envs.core.system import options_from_text, task_keywords
 from softgym_envs.systems import system_of_task, tasks
 
 from ..learning.evaluation import Controller, evaluate_controller
 from ..policies import save_network
-from ..transfer_study.jobs import Executor, run_jobs
+from ..transfer_study.jobs import Executor, record_path, run_jobs
 from . import page
 from .case import ANY, Case, Cell, Unable
-from .controllers import ROWS, row_of
+from .controllers import ROWS, row_of, source_of
 from .watch import Watched
 
 SEED = 50_000_017
@@ -65,7 +65,28 @@ def cells(
             for id in ids or tuple(task.id for task in tasks()):
                 system_of_task(id)
                 found += [Cell(id.rpartition(":")[2], name, budget, seed, options) for seed in range(row.seeds)]
-    return found
+    return list(dict.fromkeys(found))
+
+
+def keep_equal(jobs: Sequence[Cell], settings: Settings) -> None:
+    """Remove empty cells, which are tried again, and refuse cells that were made otherwise.
+
+    Raises:
+        OptionError: A cell of the folder has another number of episodes, or its controller's file has changed.
+        FileFormatError: A cell cannot be read.
+    """
+    for job in jobs:
+        path = record_path(settings.out, job)
+        if not path.exists():
+            continue
+        record = read_json(path)
+        if "reason" in record:
+            path.unlink()
+            continue
+        expected = {**job._asdict(), "episodes": settings.episodes, "source": source_of(job.controller)}
+        for name, value in expected.items():
+            if (there := record.get(name, "")) != value:
+                raise OptionError(f"{path} has {name} {there!r}, now it is {value!r}: remove it, or give another folder")
 
 
 def run_cell(cell: Cell, settings: Settings) -> dict[str, Any]:
@@ -81,7 +102,9 @@ def run_cell(cell: Cell, settings: Settings) -> dict[str, Any]:
         save_network(case.network, settings.out / "policies" / f"{cell.name}.npz", {"imitation": cell.name})
     simulated = case.steps
     again = (lambda _: (controller, observed)) if case.training_steps else row.make
+    source = source_of(cell.controller)
     return {
+        **({"source": source} if source else {}),
         "episodes": settings.episodes,
         "success": "".join(str(int(one)) for one in found.success),
         "returns": [float(f"{one:.4g}") for one in found.returns],
@@ -194,8 +217,11 @@ def benchmark(
     for name, values in (("budgets", budgets), ("training_steps", [training_steps]), ("episodes", [episodes])):
         for value in values:
             check_number(name, value, low=1, whole=True)
-    options_from_text(options.split())
+    if not budgets:
+        raise OptionError("budgets is empty, expected whole numbers >= 1")
+    task_keywords(options.split(), ())
     settings, jobs = Settings(episodes, Path(out).resolve()), cells(ids, controllers, budgets, training_steps, options)
+    keep_equal(jobs, settings)
     failures = run_jobs(
         jobs, partial(run_cell, settings=settings), settings.out, executor=executor, workers=workers, progress=progress
     )

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -26,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, SoftgymError
 from softgym_envs.core.files import read_json, write_json
 
 from .definition import GROUPS, Study, StudyRun, Threshold
@@ -176,7 +177,9 @@ def run_one(job: Job, worker: Worker, out: Path) -> str:
     try:
         record = worker(job)
     except Exception as error:  # one bad run must not end a study of days
-        return f"{type(error).__name__}: {error}"
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if isinstance(error, SoftgymError) else f" ({last.filename}:{last.lineno})"
+        return f"{type(error).__name__}: {error}{where}"
     write_json(record_path(out, job), {**job._asdict(), **record, "seconds": time.perf_counter() - began})
     return ""
 

@@ -339,7 +339,9 @@ def task_keywords(words: Sequence[str], options: Collection[str]) -> dict[str, A
     return found
 
 
-SET_BY_COMMANDS = ("id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "autoreset_mode", "disable_env_checker")
+SET_BY_COMMANDS = (
+    "id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "autoreset_mode", "disable_env_checker", "output",
+)  # fmt: skip
 """Arguments of `gymnasium.make` and `make_vec` that commands give themselves."""
 LENGTH = "max_episode_steps"
 """The argument of theirs that users may give."""

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import load_script, run
+from helpers import load_script, run, run_script
 
 import agents
 from agents.benchmark_study import page
@@ -112,6 +113,35 @@ def test_a_users_controller_enters_by_one_line(tmp_path):
     text = (tmp_path / "out" / "benchmark.md").read_text()
     assert "| `ArmReach-v0` | `my_package:controller` | 0 [" in text and "](arm.png)" in text
     assert (tmp_path / "out" / "arm.png").stat().st_size > 5_000
+
+
+def test_cells_that_were_made_otherwise_are_refused(tmp_path, monkeypatch, capsys):
+    """Other episodes or another file of the controller; an empty cell is tried again."""
+    module, told = tmp_path / "changing_controller.py", list[str]()
+    module.write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    compared = partial(agents.benchmark, ["ArmReach-v0"], out=tmp_path / "out", progress=told.append)
+    compared(["changing_controller:controller", "zero", "zero"], episodes=2)
+    compared(["changing_controller:controller"], episodes=2)
+    assert told[0].startswith("2 runs") and told[-1] == "1 runs, 1 done before"
+    with pytest.raises(OptionError, match="has episodes 2, now it is 3"):
+        compared(["zero"], episodes=3)
+    module.write_text(OWN + "# changed")
+    with pytest.raises(OptionError, match="has source"):
+        compared(["changing_controller:controller"], episodes=2)
+    for _ in range(2):
+        compared(["mppi"], episodes=2, budgets=[1])
+        assert told[-2] == "1 runs, 0 done before"
+    for options in ("num_envs=5", "output=torch"):
+        with pytest.raises(OptionError, match="command's own"):
+            compared(["zero"], options=options)
+    with pytest.raises(OptionError, match="budgets is empty"):
+        compared(["mppi"], budgets=[])
+    assert run_script(load_script("scripts/benchmark.py"), "Bogus-v0", "zero") == 2
+    assert "unknown environment 'Bogus-v0'" in capsys.readouterr().err
+    (tmp_path / "failing_controller.py").write_text("def wrong(envs):\n    return lambda observation: 1 / 0\n")
+    with pytest.raises(OptionError, match=r"ZeroDivisionError: division by zero \(.*failing_controller.py:2\)"):
+        compared(["failing_controller:wrong"], episodes=2)
 
 
 def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
