@@ -76,7 +76,20 @@ def make_vector_env(
         raise OptionError(f"{given}, but {task} has no kernels for a device")
     from gymnasium.wrappers.vector import NumpyToTorch
 
-    return NumpyToTorch(made)
+    return NumpyToTorch(StackedFinal(made))
+
+
+class StackedFinal(gym.vector.VectorWrapper[Any, Any, Any]):
+    """`final_obs` as one array (B, no), as tensors need it; of rows that go on it holds the observation."""
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all rows."""
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        if "final_obs" in info:
+            final, ended = observation.copy(), info["_final_obs"]
+            final[ended] = np.stack(list(info["final_obs"][ended]))
+            info["final_obs"] = final
+        return observation, reward, terminated, truncated, info
 
 
 class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):

@@ -227,3 +227,15 @@ def test_actions_of_another_kind_and_copies_are_refused() -> None:
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="output='torch' are not pickled or copied"):
             copied(device)
+
+
+@pytest.mark.parametrize("env_id", [name for name in IDS if name not in ON_DEVICE])
+def test_other_ids_give_tensors_where_episodes_end(env_id: str) -> None:
+    host, other = both(env_id, rows=2, max_episode_steps=2, autoreset_mode="same_step", randomize=varied(env_id))
+    np.testing.assert_array_equal(host.reset(seed=4)[0], other.reset(seed=4)[0])
+    for action in actions(host, 3):
+        expected, found = host.step(action), other.step(torch.from_numpy(action))
+        np.testing.assert_array_equal(expected[0], found[0])
+        if "final_obs" in expected[4]:
+            np.testing.assert_array_equal(np.stack(list(expected[4]["final_obs"])), found[4]["final_obs"])
+    assert isinstance(pickle.loads(pickle.dumps(other)).reset(seed=4)[0], torch.Tensor)
