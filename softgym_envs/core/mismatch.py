@@ -97,6 +97,8 @@ class Ladder:
         check_number("level", level, low=0, whole=True)
         if level >= LEVELS:
             raise OptionError(f"level is {level}, allowed are 0 ... {LEVELS - 1}")
+        if not isinstance(changes, Mapping):
+            raise OptionError(f"effects is {changes!r}, expected a mapping of names to sizes")
         known = {effect.name: effect for effect in self.effects}
         found = {name: float(effect.sizes[level - 1]) if level else 0.0 for name, effect in known.items()}
         for name, size in changes.items():
@@ -159,9 +161,10 @@ class MismatchedModel(SteppedSimulator):
 
     def amount(self, effect: str) -> float:
         """Size as given in `effects`, or the level's size times a draw between 0.5 and 1.5."""
-        if effect in self.effects or self.sizes[effect] == 0:
-            return self.sizes[effect]
-        return self.sizes[effect] * float(self.rng(effect).uniform(0.5, 1.5))
+        size = self.sizes[effect]
+        if effect in self.effects or size == 0:
+            return size
+        return size * float(self.rng(effect).uniform(0.5, 1.5))
 
     @property
     def down(self) -> Array:

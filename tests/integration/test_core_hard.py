@@ -148,6 +148,8 @@ def test_a_payload_has_the_inertia_of_a_rod_and_a_point() -> None:
 def test_bad_switches_are_named() -> None:
     with pytest.raises(OptionError, match="effects has 'wind'; there are latency"):
         _ = mujoco_model_of("tensegrity", effects={"wind": 1.0}).sizes
+    with pytest.raises(OptionError, match="effects is 3, expected a mapping"):
+        mujoco_model_of("tensegrity", effects=3).amount("latency")
     with pytest.raises(OptionError, match="level is 4"):
         _ = mujoco_model_of("tensegrity", level=4).sizes
     for effect, size, message in (
