@@ -267,6 +267,18 @@ class Mechanism:
         spread(run, len(q), REST_WORK)
         return Rest(q, lam, needed, status)
 
+    def impulses(self, before: Any, q: Any, after: Any, control: Any, parameter_values: Any = ()) -> Array:
+        """Impulses lambda (B, m) of the constraints in the step from q to `after`, which one from `before` to q preceded.
+
+        Rows (B, n); all forces act at the beginning of a step (force_split "left"). Least squares of r = 0, see `integrator`.
+        """
+        h, (_, G) = self.dt, self.gaps(q, parameter_values)
+        first = self.slopes(0.5 * (before + q), (q - before) / h, parameter_values)
+        middle, v, rows = self._configuration(0.5 * (q + after), (after - q) / h, parameter_values)
+        second = self.slopes(middle, v, rows)
+        push = 0.5 * h * (first.q + second.q) + first.v - second.v + h * self._force(middle, v, control, rows)
+        return np.array([np.linalg.lstsq(g.T, r, rcond=None)[0] for g, r in zip(G, push, strict=True)])
+
     def gaps(self, q: Any, parameter_values: Any = ()) -> tuple[Array, Array]:
         """Constraints h (B, m) and their Jacobian (B, m, n) at rows q (B, n)."""
         q, _, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), parameter_values)

@@ -46,6 +46,9 @@ def test_a_motion_is_that_of_the_mechanics():
     assert status[0] == 0 and np.ptp(states[0, :, :7], axis=0).min() > 0.005
     np.testing.assert_allclose(simulator.velocities(motion.path), states[:, 1:], atol=1e-9)
     np.testing.assert_allclose(simulator.momentum(states[0]), motion.path[0], atol=1e-11)
+    q = states[0, :, : simulator.model.n]
+    found = simulator.mechanism.impulses(q[:-2], q[1:-1], q[2:], controls[0, 1:], simulator.tree_constants(batch=len(q) - 2))
+    np.testing.assert_allclose(found, motion.multipliers[0, 1:], atol=1e-9)
     n = simulator.model.n
     np.testing.assert_allclose(np.diff(states[..., :n], axis=1) / simulator.dt, states[:, 1:, n:], atol=1e-12)
     closed, _ = simulator.mechanism.gaps(np.ascontiguousarray(states[0, :, :n]), simulator.tree_constants())

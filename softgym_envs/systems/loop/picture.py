@@ -79,14 +79,17 @@ def clamp_force(model: LoopModel, state: Array, parameters: LoopParameters) -> A
 
     Zero if there is no such step, or if the angles leave a gap, as those of another world may.
     """
-    engine = _engine(model)
-    gap, _ = engine.mechanism.gaps(_angles(model, state), engine.tree_constants(parameters))
+    engine, hold = _engine(model), model.hold[None]
+    columns, q = engine.tree_constants(parameters), _angles(model, state)
+    gap, _ = engine.mechanism.gaps(q, columns)
     if np.abs(gap).max() > CLOSED:
         return np.zeros(3)
-    start = engine.momentum(state[None], parameters)
-    motion = engine.mechanism.simulate(start, model.hold[None, None], engine.tree_constants(parameters))
-    impulse = motion.multipliers[0, 0]
-    return np.asarray((impulse[:3] + impulse[6:9]) / engine.dt if motion.status[0] == Status.OK else np.zeros(3))
+    states, status = engine.engine.rollout(state[None], hold[:, None], columns, 1)
+    if status[0] != Status.OK:
+        return np.zeros(3)
+    before, after = q - engine.dt * state[None, model.n :], states[:, 1, : model.n]
+    impulse = engine.mechanism.impulses(before, q, after, hold, columns)[0]
+    return np.asarray((impulse[:3] + impulse[6:9]) / engine.dt)
 
 
 def loop_scene(
