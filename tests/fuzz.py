@@ -33,8 +33,7 @@ import gymnasium as gym
 import numpy as np
 import tomli_w
 from helpers import urdf
-from spring_fits import START, problem
-from sysid_systems import Spring
+from sysid_systems import START, Spring, problem
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents.transfer_study.conditions import CONDITIONS

@@ -1,9 +1,10 @@
-"""What several test files need: the worlds of the systems on the list, what drives them, scripts as modules."""
+"""What several test files need: simulators of the systems on the list, what drives them, a trajectory, scripts as modules."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.system import NATIVE, System
+from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.systems import systems, tasks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -148,3 +150,23 @@ def run_script(script: Any, *arguments: Any) -> int:
 def run_main(script: Any, args: Any) -> int:
     """Exit status of a script, its errors handled as the command does."""
     return int(load_script("scripts/__main__.py").guarded(lambda: int(script.main(args) or 0)))
+
+
+def raises(error, message):
+    return pytest.raises(error, match=re.escape(message))
+
+
+def make(seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    fields = {
+        "times": 0.1 * np.arange(6),
+        "controls": rng.standard_normal((5, 2)),
+        "values": rng.standard_normal((6, 3)),
+        "names": ("a", "b", "c"),
+        "units": ("m", "rad", "N"),
+        "control_names": ("left", "right"),
+        "control_units": ("-", "V"),
+        "substeps": 4,
+        "metadata": {"robot": "made up"},
+    }
+    return Trajectory(**{**fields, **changes})

@@ -18,6 +18,8 @@ from softgym_envs.core.layout import QUATERNION, Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.simulator import Gradient, IntArray, Linearization
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from sysid import FitProblem
+from sysid.diagnostics.result import FitResult
 
 Array = NDArray[np.float64]
 
@@ -149,3 +151,21 @@ def record(
         assert not status.any()
         made.append(Trajectory.from_rollout(simulator, states[0], controls, substeps=substeps).with_noise(rng, noise))
     return TrajectorySet(tuple(made))
+
+
+GROUND_TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+START = SpringParameters(mass=3.0)
+FREE = ("stiffness", "damping", "gain")
+
+
+def problem(**changes: Any) -> FitProblem:
+    split = record(Spring(), GROUND_TRUTH, count=3).split(1, 1, 1)
+    return FitProblem(Spring(), **{"data": split, "free": FREE, "start": START, **changes})
+
+
+def errors(result: FitResult, ground_truth: Any = GROUND_TRUTH) -> list[float]:
+    return [abs(getattr(result.parameters, name) / getattr(ground_truth, name) - 1) for name in result.free]
+
+
+def severities(result: FitResult, code: str, parameter: str = "") -> list[str]:
+    return [d.severity for d in result.of(code) if parameter in ("", d.parameter)]

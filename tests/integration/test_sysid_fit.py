@@ -11,8 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import FREE, GROUND_TRUTH, START, errors, problem, severities
-from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
+from sysid_systems import (
+    FREE,
+    GROUND_TRUTH,
+    START,
+    Spin,
+    SpinParameters,
+    Spring,
+    SpringParameters,
+    errors,
+    problem,
+    record,
+    severities,
+)
 
 from reproductions.wang2020.adam import AdamOptions, adam
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trajectories import raises
+from helpers import raises
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet

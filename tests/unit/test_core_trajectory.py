@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from trajectories import make, raises
+from helpers import make, raises
 
 from softgym_envs.core.errors import DataError, FileFormatError, ShapeError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet

@@ -6,7 +6,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from trajectories import raises
+from helpers import raises
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spring_fits import GROUND_TRUTH, problem, severities
-from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
+from sysid_systems import GROUND_TRUTH, Spin, SpinParameters, Spring, SpringParameters, problem, record, severities
 
 from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
