@@ -261,15 +261,23 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
     Raises:
         OptionError: No mapping, an unknown option, or an integer beyond `LARGEST`.
     """
-    if options is not None and not isinstance(options, Mapping):
-        raise OptionError(f"options is {shown(options)}, expected a mapping of names to values")
-    known = (*SHARED_OPTIONS, *task.option_names)
-    for name in options or {}:
+    given, known = options_of(options), (*SHARED_OPTIONS, *task.option_names)
+    for name, value in given.items():
         if name not in known:
             raise OptionError(f"unknown option {name!r}; allowed are {', '.join(known)}")
-    for name, value in (options or {}).items():
         if isinstance(value, int) and abs(value) > LARGEST:
             raise OptionError(f"option {name!r} is {shown(value)}, which is too large to compute with")
+    return given
+
+
+def options_of(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of the options as a dictionary.
+
+    Raises:
+        OptionError: No mapping.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise OptionError(f"options is {shown(options)}, expected a mapping of names to values")
     return dict(options or {})
 
 

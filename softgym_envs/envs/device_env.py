@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError, ShapeError
 from ..core.simulator import Simulator, check_choice, check_number
 from ..core.system import NATIVE
-from ..core.task import Task
+from ..core.task import Task, options_of
 from ..engines.warp.buffers import Packed, prepare
 from ..engines.warp.engine import LOADING, WarpEngine
 from ..engines.warp.float32 import as_float32, in_float32
@@ -264,7 +264,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         Raises:
             OptionError: Another option, or there is not one seed per row.
         """
-        given = dict(options or {})
+        given = options_of(options)
         mask = given.pop("reset_mask", None)
         if given:
             raise OptionError(f"option {next(iter(given))!r} is not known with output='torch'; allowed is reset_mask")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import MissingDependencyError, OptionError, ShapeError, shown
 from ..core.simulator import Array, Simulator, check_choice, check_number
-from ..core.task import BoolArray, Task, check_time
+from ..core.task import BoolArray, Task, check_time, options_of
 from ..systems import system as load_system
 from .checks import checked_action
 from .copies import Copied
@@ -246,11 +246,11 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
                 it is True begin anew; the others stay as they are.
 
         Raises:
-            OptionError: An option is unknown or not allowed, or there is not one seed per row.
+            OptionError: Options are no mapping, an option is unknown or not allowed, or there is not one seed per row.
             ParameterError: A parameter is unknown or out of bounds.
             ShapeError: The state has the wrong shape or is not finite.
         """
-        given = dict(options or {})
+        given = options_of(options)
         rows = self.chosen(given.pop("reset_mask", None))
         seeded = self.episodes.rngs if seed is None else self.seeded(seed)
         for row in rows:

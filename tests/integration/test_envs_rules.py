@@ -18,7 +18,7 @@ from helpers import EVERY_ID, EVERY_WORLD, WORLDS, actions_of, equal, noisy, row
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.conformance import absurd
-from softgym_envs.core.errors import ShapeError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import Task, load
 from softgym_envs.envs.conformance import replays, seeds
@@ -305,3 +305,10 @@ def test_wrong_shapes_of_options_name_the_shape_of_one_row(rows, each):
             env.reset(options={"state": state})
     with pytest.raises(ShapeError, match=f"parameter 'friction' holds 2 numbers, expected one{each}$"):
         env.reset(options={"parameters": {"friction": [0.2, 0.3]}})
+
+
+@pytest.mark.parametrize("keywords", [{}, {"output": "torch", "device": "cpu"}])
+@pytest.mark.parametrize("options", ["text", 3, [("goal", 1)]])
+def test_options_that_are_no_mapping_are_refused(keywords, options):
+    with pytest.raises(OptionError, match="expected a mapping of names to values"):
+        gym.make_vec("softgym_envs:VineGrow-v0", num_envs=2, **keywords).reset(options=options)
