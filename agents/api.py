@@ -342,7 +342,7 @@ def benchmark(
     *,
     out: str | Path = Path("runs") / "benchmark",
     budgets: Sequence[int] = (100,),
-    training_steps: int = 50_000,
+    training_steps: int | None = None,
     episodes: int = 30,
     options: str = "",
     executor: Literal["serial", "processes", "ray"] = "serial",
@@ -360,7 +360,7 @@ def benchmark(
             vector environment and returns a function from observations (B, no) to actions (B, na)), or policy files; (): all.
         out: Folder.
         budgets: Simulated control steps per executed one, of planners.
-        training_steps: Control steps of PPO and SAC.
+        training_steps: Control steps of PPO and SAC; None: those of each id's settings.
         episodes: Episodes per cell.
         options: Keywords of the environments as words key=value with spaces between them.
         executor: "serial", "processes", or "ray": a cluster that shares `out`.

@@ -35,8 +35,8 @@ class Args:
     "package.module:function" of your own, or a policy file; none: all ids, all controllers."""
     budget: tuple[int, ...] = (100,)
     """Planners: simulated control steps per executed one."""
-    training_steps: int = 50_000
-    """PPO and SAC: control steps."""
+    training_steps: int | None = None
+    """PPO and SAC: control steps; none: those of each id's settings."""
     episodes: int = 30
     """Episodes per cell."""
     keyword: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class Cell(NamedTuple):
     """Environment, without a package in front."""
     controller: str
     budget: int = 0
-    """Planners: most simulated control steps per executed one. Learners: training steps. Others: 0."""
+    """Planners: most simulated control steps per executed one. Learners: training steps, 0: the id's own. Others: 0."""
     seed: int = 0
     """Seed of samples, or of the training; episodes have their own."""
     options: str = ""

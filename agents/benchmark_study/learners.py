@@ -32,13 +32,11 @@ def trained(case: Case, algorithm: Literal["ppo", "sac"]) -> tuple[Controller, M
         MissingDependencyError: PyTorch or Stable-Baselines3 is not installed.
     """
     from ..learning.policy import policy_of
-    from ..learning.rl import Training, train
+    from ..learning.rl import Training, settings, train
 
-    cell = case.cell
-    training = Training(
-        f"softgym_envs:{cell.id}", cell.budget, algorithm, seed=cell.seed,
-        overrides=case.system.learning_of(cell.id, algorithm),
-    )  # fmt: skip
+    cell, own = case.cell, case.system.learning_of(case.cell.id, algorithm)
+    steps = cell.budget or settings(algorithm, own)["steps"]
+    training = Training(f"softgym_envs:{cell.id}", steps, algorithm, seed=cell.seed, overrides=own)
     began = time.process_time()
     found = train(training)
     case.training_seconds, case.training_steps = time.process_time() - began, training.steps_after()

@@ -33,7 +33,8 @@ INTRO = """\
 Every controller plays the same episodes of the native engine: episode i begins from the same seed. Success and mean return have
 95 % intervals (Wilson, bootstrap over episodes). Learners have up to three seeds: the mean, and the seeds in parentheses.
 
-- **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners).
+- **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners; none: those that
+  the id's settings name).
 - **Sees**: "full state" includes the parameters that an episode drew. "Sensors" is the observation of the id.
 - **Plan**: processor time of one plan of one robot, median and 95th percentile. A late plan takes longer than a control period.
 - **`action_latency`**: a row with this keyword pays for late plans: it acts so many seconds later. Planners predict through it.
@@ -158,9 +159,10 @@ def _controllers(lines: Sequence[Line]) -> list[str]:
 
 def _command(name: str, lines: Sequence[Line]) -> str:
     """Command of a controller's rows."""
-    budgets = sorted({str(line.budget) for line in lines if line.controller == name}, key=int)
-    flag = {"planning": ["--budget", *budgets], "training": ["--training-steps", *budgets]}
-    return " ".join(["softgym-envs benchmark", name, *flag.get(row_of(name).budget, [])])
+    budgets, command = sorted({line.budget for line in lines if line.controller == name}), f"softgym-envs benchmark {name}"
+    if row_of(name).budget == "planning":
+        return f"{command} --budget {' '.join(map(str, budgets))}"
+    return "`, `".join(f"{command} --training-steps {budget}" if budget else command for budget in budgets)
 
 
 def _sees(name: str, lines: Sequence[Line]) -> str:

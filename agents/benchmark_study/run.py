@@ -50,7 +50,7 @@ class _EnoughError(Exception):
 
 
 def cells(
-    ids: Sequence[str], controllers: Sequence[str], budgets: Sequence[int], training_steps: int, options: str
+    ids: Sequence[str], controllers: Sequence[str], budgets: Sequence[int], training_steps: int | None, options: str
 ) -> list[Cell]:
     """Cells in the order in which they run: controller by controller, smaller budgets first.
 
@@ -60,7 +60,7 @@ def cells(
     found = []
     for name in controllers or tuple(ROWS):
         row = row_of(name)
-        amounts = {"planning": tuple(sorted(budgets)), "training": (training_steps,)}.get(row.budget, (0,))
+        amounts = {"planning": tuple(sorted(budgets)), "training": (training_steps or 0,)}.get(row.budget, (0,))
         for budget in amounts:
             for id in ids or tuple(task.id for task in tasks()):
                 system_of_task(id)
@@ -206,7 +206,7 @@ def benchmark(
     *,
     out: str | Path = Path("runs") / "benchmark",
     budgets: Sequence[int] = (100,),
-    training_steps: int = 50_000,
+    training_steps: int | None = None,
     episodes: int = 30,
     options: str = "",
     executor: Executor = "processes",
@@ -214,7 +214,8 @@ def benchmark(
     progress: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """See `agents.benchmark`."""
-    for name, values in (("budgets", budgets), ("training_steps", [training_steps]), ("episodes", [episodes])):
+    trainings = [] if training_steps is None else [training_steps]
+    for name, values in (("budgets", budgets), ("training_steps", trainings), ("episodes", [episodes])):
         for value in values:
             check_number(name, value, low=1, whole=True)
     if not budgets:

@@ -21,7 +21,7 @@ from agents.benchmark_study.run import Settings, run_cell
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.systems import tasks
+from softgym_envs.systems import system_of_task, tasks
 
 
 def test_mechanics_only_environments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,6 +152,20 @@ def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
         assert cell.get("reason") or len(cell["success"]) == len(cell["returns"]) == cell["episodes"]
     names = [Cell(*(cell[key] for key in Cell._fields)).name for cell in cells]
     assert len(set(names)) == len(names) and page.PUBLISHED.stat().st_size < 200_000
+
+
+def test_learners_train_as_long_as_asked_or_as_their_id_says(tmp_path, monkeypatch):
+    trainings = []
+
+    def train(training):
+        trainings.append(training.steps)
+        raise MissingDependencyError("enough is known")
+
+    monkeypatch.setattr("agents.learning.rl.train", train)
+    for steps in (None, 5000):
+        agents.benchmark(["ArmReach-v0"], ["ppo"], out=tmp_path, training_steps=steps, progress=lambda text: None)
+    own = system_of_task("ArmReach-v0").learning_of("ArmReach-v0", "ppo")["steps"]
+    assert trainings == [own, own, own, 5000, 5000, 5000]
 
 
 def test_imitation_is_a_policy_file_that_plays(tmp_path):
