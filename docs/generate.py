@@ -520,8 +520,7 @@ BENCHMARK = "reference/benchmark.md"
 def benchmark_page() -> str:
     """The published cells of the controller benchmark."""
     more = (
-        "\nRows `ppo 50,000` and `sac 10,000` have a small budget, and settings that ids had before. "
-        "With the steps and settings that ids have now, [PPO learns more](../../results/all_train_ppo/table.md).\n\n"
+        "\nPPO's success beside processor time, and on the MuJoCo models: [table](../../results/all_train_ppo/table.md).\n\n"
         "![Success against processor time](../../results/all_train_ppo/picture.png)\n\n"
         "Films of the best controller of every id: [task cards](task_cards.md).\n"
     )
