@@ -262,7 +262,8 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
     assert identified["costs"] == nominal["costs"]
 
     broken = run_jobs([StudyRun("ground_truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
-    assert broken[0].message == "ZeroDivisionError: by zero"
+    line = _explode.__code__.co_firstlineno + 1
+    assert broken[0].message == f"ZeroDivisionError: by zero ({__file__}:{line})"
     one_each = changed(study, seeds=1, datasets=1, conditions=("zero", "nominal", "ground_truth"))
     assert run_jobs([StudyRun("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
     summary = summarise(one_each, tmp_path)
