@@ -510,6 +510,8 @@ FINDINGS = (
     "The heuristic reaches 67 % and the shipped policy 47 %.",
     "The budget that solves UpperBodyReach does not run in real time. Ten times the budget take `mppi` from 20 % to 100 %. "
     "Then all timed plans are late: 37 ms in a period of 20 ms. With actions 40 ms late it still succeeds in 9 of 10 episodes.",
+    "A minute of learning from sensors beats a small plan with the full state on UpperBodyReach. PPO from scratch succeeds in "
+    "all episodes. `mppi` with 100 steps succeeds in 20 % and `linear` in 38 %.",
     "Static friction hides the slope of the reward. On SlidingBlock, `ilqg` and `linear` earn what no action earns. "
     "Sampling with up to 1,000 steps reaches 3 % at most. The heuristic succeeds in all episodes.",
 )
