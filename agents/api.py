@@ -193,8 +193,8 @@ def train(
     )  # fmt: skip
 
     def report(point: LearningPoint) -> None:
-        told = f"return {point.mean_return:9.3f}  success {100.0 * point.success:3.0f} %"
-        progress(f"{point.steps:10d} steps  {point.seconds:7.0f} s  {told}")
+        scores = f"return {point.mean_return:9.3f}  success {100.0 * point.success:3.0f} %"
+        progress(f"{point.steps:10d} steps  {point.seconds:7.0f} s  {scores}")
 
     try:
         if learner == "rsl":

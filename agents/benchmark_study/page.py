@@ -33,14 +33,15 @@ INTRO = """\
 Every controller plays the same episodes of the native engine: episode i begins from the same seed. Success and mean return have
 95 % intervals (Wilson, bootstrap over episodes). Learners have up to three seeds: the mean, and the seeds in parentheses.
 
-- **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners; none: those that
-  the id's settings name).
+- **Budget**: simulated control steps per executed one (planners), or control steps of the training (learners; none: the steps
+  of the id's settings).
 - **Sees**: "full state" includes the parameters that an episode drew. "Sensors" is the observation of the id.
 - **Plan**: processor time of one plan of one robot, median and 95th percentile. A late plan takes longer than a control period.
 - **`action_latency`**: a row with this keyword pays for late plans: it acts so many seconds later. Planners predict through it.
 - **Processor**: processor time of all episodes of a row, and of its training.
 - **Steps**: simulated control steps per executed one, measured. A step with exact derivatives counts as one.
-- **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table.
+- **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table,
+  except PPO's: they were chosen for each id (`System.learning`), by trials on the same engine.
 - **Pictures**: scores from 0 (no action) to 1 (the best mean return on an id), over the ids that a controller played.
 
 No planner sees sensors: this package has no observer of the state for controllers.
