@@ -299,7 +299,7 @@ def test_bad_keywords(keywords, error, message):
 
 BAD_OF_OTHERS = [
     ("UpperBodyReach-v0", {"muscles": "no"}, "muscles is 'no', expected True or False"),
-    ("VineNavigate-v0", {"clutter": "paper", "level": 2}, "level is 2, but obstacles that always stand alike have no levels"),
+    ("VineNavigate-v0", {"clutter": "paper", "level": 2}, "level is 2, but these obstacles have no levels"),
 ]
 
 

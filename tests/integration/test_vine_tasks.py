@@ -8,9 +8,9 @@ from scipy.optimize import least_squares
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
 from softgym_envs.systems.vine import VineModel
-from softgym_envs.systems.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
+from softgym_envs.systems.vine.controllers import CONTROLLERS, ONWARD, OUT, follow, straight_through
 from softgym_envs.systems.vine.free_paths import bent_axes, suggested
-from softgym_envs.systems.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate
+from softgym_envs.systems.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, Pocket
 from softgym_envs.systems.vine.obstacles import Circle, Polygon, lines_apart, rectangle, segment_distance, to_local
 from softgym_envs.systems.vine.tasks import GOAL_TOLERANCE, MAX_GOAL_SPEED, RANGE, RAYS
 
@@ -187,7 +187,7 @@ def test_ways_are_arcs_that_a_robot_keeps_while_it_grows():
 
 
 LAYOUTS = pytest.mark.parametrize(
-    "layout", [Open(), Doors(), Clutter(), Gap(), Plate()], ids=lambda layout: type(layout).__name__
+    "layout", [Open(), Doors(), Clutter(), Gap(), Plate(), Pocket()], ids=lambda layout: type(layout).__name__
 )
 
 
@@ -278,6 +278,33 @@ def test_no_free_motion_leads_behind_the_wall():
         poses, goal = drawn(layout, model, seed, 1.0 + seed % 3)
         gaps = apart(model.obstacles[0].shape, poses[0], axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03])
         assert len(gaps) > 10 and gaps.max() < model.radius
+
+
+def test_what_the_goal_suggests_ends_in_the_pocket_and_a_planned_way_leads_around_it():
+    """Both suggested ways meet the back. Of random ways to the goal, the one farthest from the boards is followed."""
+    envs = gym.make_vec("VineNavigate-v0", num_envs=10, clutter="pocket").unwrapped
+    model, found = envs.simulator.model, {}
+    axes = random_axes(model, 40_000, (0.9, 1.15), 3.8)
+    envs.reset(seed=700)
+    poses, goals = model.split(envs.state).obstacles.copy(), envs.context[:, :2]
+    ways = np.empty((10, 2, 2))
+    for row, (pose, goal) in enumerate(zip(poses, goals, strict=True)):
+        arc, line = np.split(suggested(model, goal[None])[0], [model.num_links + 1])
+        assert max(apart(model.obstacles[2].shape, pose[2], lines).min() for lines in (arc, line)) < model.radius
+        there = axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.05]
+        gaps = [apart(obstacle.shape, pose[k], there) for k, obstacle in enumerate(model.obstacles)]
+        best = np.argmax(np.min(gaps, axis=0))
+        assert np.min(gaps, axis=0)[best] > model.radius
+        ways[row] = there[best, model.num_links // 2], goal
+    planned = follow(envs, lambda model, state, goal: ways)
+    for name, act in (("planned", planned), ("blind", CONTROLLERS["VineNavigate-v0"]["blind"](envs))):
+        observation, _ = envs.reset(seed=700)
+        done = np.zeros(10, dtype=bool)
+        for _ in range(120):
+            observation, _, terminated, *_ = envs.step(act(observation))
+            done |= terminated
+        found[name] = done.sum()
+    assert found["planned"] >= 8 and found["blind"] == 0
 
 
 def test_no_free_motion_passes_the_gap():
@@ -389,7 +416,8 @@ def test_layouts_refuse_robots_that_they_are_not_made_for(env_id):
         ("VineGrow-v0", {"backend": "bullet"}, "native, mujoco"),
         ("VineGrow-v0", {"options": {"colour": 1}}, "'colour'"),
         ("VineNavigate-v0", {"level": 4}, r"level is 4, expected a number in \[1, 3\]"),
-        ("VineNavigate-v0", {"clutter": "none"}, "random, scattered, paper"),
+        ("VineNavigate-v0", {"clutter": "none"}, "random, scattered, pocket, paper"),
+        ("VineNavigate-v0", {"clutter": "pocket", "level": 2}, "level is 2, but these obstacles have no levels"),
         ("VineSqueeze-v0", {"control_weight": -1}, "control_weight is -1"),
         ("VineWall-v0", {"hold_time": -1.0}, "hold_time is -1"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import OptionError
 from ...core.simulator import check_choice
 from ...core.task import Task
-from .layouts import Clutter, Doors, Gap, Layout, Open, PaperClutter, Plate
+from .layouts import Clutter, Doors, Gap, Layout, Open, PaperClutter, Plate, Pocket
 from .model import VineModel
 from .tasks import GOAL_TOLERANCE, REACH, ReachGoal
 
@@ -48,9 +48,10 @@ def navigate(
 
     Args:
         obs_mode: "sensors" or "state".
-        clutter: "random", barriers with openings, and blocks, anew in every episode; "scattered", blocks only; or
-            "paper", the scene of [Jitosho2021] IV-C.
-        level: Number of barriers, from 1 to 3; their openings become narrower. An option of `reset` as well.
+        clutter: "random", barriers with openings, and blocks, anew in every episode; "scattered", blocks only; "pocket", a
+            pocket in front of the goal, which has to be avoided from afar; or "paper", the scene of [Jitosho2021] IV-C.
+        level: Number of barriers, from 1 to 3; their openings become narrower. An option of `reset` as well. "pocket" and
+            "paper" have no levels.
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """
@@ -71,6 +72,7 @@ def navigate(
 CLUTTERS: dict[str, tuple[Layout, dict[str, float]]] = {
     "random": (Doors(), {}),
     "scattered": (Clutter(), {}),
+    "pocket": (Pocket(), {}),
     "paper": (PaperClutter(), {"bending_stiffness": 3.6e-4, "bending_damping": 1e-5}),  # k l of the authors' 12 mm links
 }
 """Kinds of clutter, with the parameters of their robots."""

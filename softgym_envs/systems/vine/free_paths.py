@@ -69,15 +69,21 @@ def bent_axes(model: VineModel, length: Array, bend: Array) -> Array:
     return axes
 
 
-def suggested(model: VineModel, goals: Array) -> Array:
-    """Ways that goals (B, 2) suggest by themselves: an arc from the base, and a straight line, (B, k, 2) [m]."""
+def arc_to(model: VineModel, goals: Array) -> tuple[Array, Array]:
+    """Bends [1/m] and lengths [m] of arcs from the base to goals (B, 2) [m]: (B,) each; none is longer than the robot."""
     x, y, heading = model.base
     c, s = np.cos(heading), np.sin(heading)
     to = goals - (x, y)
     ahead, aside = c * to[:, 0] + s * to[:, 1], c * to[:, 1] - s * to[:, 0]
     bend = 2.0 * aside / (ahead**2 + aside**2)
     distance, turn = np.hypot(ahead, aside), np.arctan2(aside, ahead)
-    length = np.minimum(distance / np.sinc(turn / np.pi), model.max_length)
+    return bend, np.minimum(distance / np.sinc(turn / np.pi), model.max_length)
+
+
+def suggested(model: VineModel, goals: Array) -> Array:
+    """Ways that goals (B, 2) suggest by themselves: an arc from the base, and a straight line, (B, k, 2) [m]."""
+    x, y, _ = model.base
+    bend, length = arc_to(model, goals)
     arc = bent_axes(model, length, np.repeat(bend[:, None], max(1, model.num_sections), axis=1))
     line = (x, y) + np.linspace(0.0, 1.0, 40)[:, None] * (goals - (x, y))[:, None]
     return np.concatenate([arc, line], axis=1)

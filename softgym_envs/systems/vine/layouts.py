@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...core.errors import OptionError
 from ...core.simulator import Array
 from ...core.task import BoolArray
-from .free_paths import Ways, bent_axes, first_ways
+from .free_paths import Ways, arc_to, bent_axes, first_ways
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Shape, lines_apart
 
@@ -313,6 +313,63 @@ class _Wall(NamedTuple):
     """Distance from the wall to the goal along x [m]."""
     pose: tuple[float, float, float]
     """[m, m, rad]"""
+
+
+@dataclass(frozen=True)
+class Pocket:
+    """A pocket on the arc that the goal suggests, open towards the robot, and the goal behind it.
+
+    A robot that follows the arc, or what brings it nearer to the goal at once, ends in the pocket and cannot come back. The way
+    of a bent robot leads around it.
+    """
+
+    levels: ClassVar[bool] = False
+
+    lengths: tuple[float, float] = (0.9, 1.15)
+    """[m]"""
+    curvature: float = 3.6
+    """Largest bend of a section [1/m]."""
+    station: float = 0.75
+    """Distance along the arc to the back of the pocket [m]."""
+    depth: float = 0.15
+    """Length of the sides [m]."""
+    width: float = 0.2
+    """Inner width [m]."""
+    aside: float = 0.6
+    """Largest bend of the arc [1/m]: the pocket is on the straight line to the goal as well."""
+    thickness: ClassVar[float] = 0.02
+    """Of the three boards [m]."""
+    beyond: ClassVar[float] = 0.1
+    """Least distance of the goal behind the back [m]."""
+
+    def furnish(self, model: VineModel) -> VineModel:
+        """The model with two sides and a back."""
+        side, back = box(self.depth, self.thickness), box(self.thickness, self.width + 2.0 * self.thickness)
+        return with_obstacles(model, (Obstacle(side, BEHIND), Obstacle(side, BEHIND), Obstacle(back, BEHIND)))
+
+    def draw(self, model: VineModel, rngs: Generators, level: float) -> Drawn:
+        """Draw a way that ends at the goal, and put the pocket on the arc from the base to it."""
+        poses, goals = np.empty((len(rngs), 3, 3)), np.empty((len(rngs), 2))
+
+        def accept(rows: NDArray[np.intp], ways: Ways) -> BoolArray:
+            goals[rows] = ways.goal
+            bend, length = arc_to(model, ways.goal)
+            arcs = Ways(bend[:, None], bent_axes(model, length, np.repeat(bend[:, None], max(1, model.num_sections), axis=1)))
+            poses[rows] = self._boards(*arcs.at(np.full(len(rows), self.station)))
+            fits = (length > self.station + self.beyond) & (np.abs(bend) < self.aside)
+            return fits & are_free(model, poses[rows], ways.all_axes(model))
+
+        if first_ways(model, rngs, self.lengths, self.curvature, accept).any():
+            raise OptionError("no way around a pocket was found")
+        return Drawn(poses, goals)
+
+    def _boards(self, back: Array, heading: Array) -> Array:
+        """Poses of sides and back, (k, 3, 3)."""
+        ahead = np.stack([np.cos(heading), np.sin(heading)], axis=1)
+        across = np.stack([-ahead[:, 1], ahead[:, 0]], axis=1)
+        half, middle = 0.5 * (self.width + self.thickness), back - 0.5 * (self.depth + self.thickness) * ahead
+        places = (middle + half * across, middle - half * across, back)
+        return np.stack([np.column_stack([place, heading]) for place in places], axis=1)
 
 
 @dataclass(frozen=True)

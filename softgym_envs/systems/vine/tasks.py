@@ -120,7 +120,7 @@ class ReachGoal(GoalTask):
         check_number("tolerance", self.tolerance, positive=True, high=self.model.max_length, unit="m")
         check_number("hold_time", self.hold_time, low=0.0, unit="s")
         if check_number("level", self.level, low=1.0, high=MAX_LEVEL) != 1.0 and not self.layout.levels:
-            raise OptionError(f"level is {self.level:g}, but obstacles that always stand alike have no levels; leave it out")
+            raise OptionError(f"level is {self.level:g}, but these obstacles have no levels; leave it out")
 
     @property
     def success_definition(self) -> str:
