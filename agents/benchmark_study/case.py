@@ -51,6 +51,8 @@ class CountedEngine:
     """A simulator that counts the physics steps of its rows; all else is passed on."""
 
     engine: Any
+    default_parameters: Parameters
+    """Those of the environment's keywords, and what its task fixes (the level of the ground)."""
     steps: int = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -114,7 +116,9 @@ class Case:
 
     def engine(self, envs: Any) -> Simulator:
         """The native engine of a vector environment's robot, whose steps are counted."""
-        engine = CountedEngine(self.system.simulator(envs.simulator.model))
+        own, given = self.system.simulator(envs.simulator.model), envs.episodes.nominal
+        known = isinstance(given, type(own.default_parameters))
+        engine = CountedEngine(own, given if known else own.default_parameters)
         self.substeps = round(envs.episodes.settings.control_period / engine.dt)
         self.engines.append(engine)
         return engine

@@ -329,7 +329,8 @@ def optimal(case: Case) -> Controller:
     if not system.ends or id not in load(system.ends):
         raise Unable("The system declares no final state of this id (`System.ends`).")
     ends, period = load(system.ends)[id], system.task(id).control_period
-    coarse = CountedEngine(system.simulator(system.task(id).model, dt=period))
+    own = system.simulator(system.task(id).model, dt=period)
+    coarse = CountedEngine(own, own.default_parameters)
     case.engines.append(coarse)
     return row_by_row(case, lambda row: OptimalRow(row, coarse, period, ends))
 

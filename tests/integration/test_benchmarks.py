@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from helpers import load_script, run, run_script
 
 import agents
 from agents.benchmark_study import page
-from agents.benchmark_study.case import Cell
+from agents.benchmark_study.case import Case, Cell
 from agents.benchmark_study.run import Settings, run_cell
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json
@@ -79,6 +80,19 @@ def test_planners_begin_where_waiting_actions_end(controller, tmp_path):
     """Five control steps late: plans from the state of now drop the load in every episode."""
     found = run_cell(Cell("ArmHold-v0", controller, 100, options="action_latency=0.1"), Settings(3, tmp_path))
     assert found["success"] == "111"
+
+
+@pytest.mark.parametrize(
+    ("id", "keywords", "name", "value"),
+    [
+        ("TensegrityTerrain-v0", {"level": 3}, "terrain_scale", 3.0),
+        ("ArmReach-v0", {"params": {"payload": 2.0}}, "payload", 2.0),
+    ],
+)
+def test_planners_know_the_parameters_of_keywords_and_of_the_task(id, keywords, name, value):
+    envs = gym.make_vec(id, num_envs=1, **keywords).unwrapped
+    engine = Case(Cell(id, "mppi", 100), np.ones(1, dtype=np.bool_)).engine(envs)
+    assert getattr(engine.default_parameters, name) == value
 
 
 def test_what_a_controller_cannot_do_is_an_empty_cell_with_a_reason(tmp_path):
