@@ -165,7 +165,7 @@ def _newton_matrix(s, w, d):
             K[a, s.slot[j]], K[s.slot[j], a] = d.pq[j, i], d.pq[i, j]
             j = s.parent[j]
         K[a, a] -= resistance(s, w, i)
-    put_gap_slopes(s, w)
+    put_gap_slopes(s, w, K)
 
 
 @lean

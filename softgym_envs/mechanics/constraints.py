@@ -14,10 +14,8 @@ Legend: n coordinates, m rows, nc constraints.
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..engines.numba.engine import lean
-from .vectors import add, cross, dot, mat, rotate, scaled, times, vec
+from .vectors import add, cross, dot, mat, rotate, scaled, times, turn, vec
 
 NO_AXES = ((0.0, 0.0, 0.0),) * 4
 
@@ -32,8 +30,7 @@ def pose_start(s, c):
 def pose_axes(s, values, c):
     """Rotation of a weld's pose, R_z R_y R_x, column by column: X, Y, Z."""
     k = pose_start(s, c) + 3
-    cr, cp, cy = np.cos(values[k]), np.cos(values[k + 1]), np.cos(values[k + 2])
-    sr, sp, sy = np.sin(values[k]), np.sin(values[k + 1]), np.sin(values[k + 2])
+    (cr, sr), (cp, sp), (cy, sy) = turn(values[k]), turn(values[k + 1]), turn(values[k + 2])
     X = (cp * cy, cp * sy, -sp)
     Y = (sr * sp * cy - cr * sy, sr * sp * sy + cr * cy, sr * cp)
     Z = (cr * sp * cy + sr * sy, cr * sp * sy - sr * cy, cr * cp)
@@ -44,7 +41,7 @@ def pose_axes(s, values, c):
 def pose_turns(s, values, c):
     """World axes about which the pose turns when its roll, pitch, yaw change."""
     k = pose_start(s, c) + 3
-    cp, cy, sp, sy = np.cos(values[k + 1]), np.cos(values[k + 2]), np.sin(values[k + 1]), np.sin(values[k + 2])
+    (cp, sp), (cy, sy) = turn(values[k + 1]), turn(values[k + 2])
     return (cp * cy, cp * sy, -sp), (-sy, cy, 0.0), (0.0, 0.0, 1.0)
 
 

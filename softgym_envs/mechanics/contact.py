@@ -15,9 +15,8 @@ Legend: n coordinates, np pegs; see `structure`.
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..engines.numba.engine import lean
+from ..engines.numba.lanes import root, select, some
 from .constraints import pose_axes, pose_start, pose_turns, scatter, sweep
 from .vectors import add, cross, dot, mat, rotate, scaled, vec
 
@@ -32,24 +31,33 @@ def ball_centre(s, x, b):
 @lean
 def push(stiffness, softness, depth):
     """Energy, force and its slope at a depth > 0."""
-    if depth < softness:
-        return (stiffness * depth**3 / (6.0 * softness), stiffness * depth**2 / (2.0 * softness), stiffness * depth / softness)
-    energy = softness**2 / 6.0 + 0.5 * (depth**2 - softness**2) - 0.5 * softness * (depth - softness)
-    return stiffness * energy, stiffness * (depth - 0.5 * softness), stiffness
+    soft, square = depth < softness, depth * depth
+    energy = softness**2 / 6.0 + 0.5 * (square - softness**2) - 0.5 * softness * (depth - softness)
+    return (
+        select(soft, stiffness * (square * depth) / (6.0 * softness), stiffness * energy),
+        select(soft, stiffness * square / (2.0 * softness), stiffness * (depth - 0.5 * softness)),
+        select(soft, stiffness * depth / softness, stiffness),
+    )
 
 
 @lean
-def nearest(s, values, x, b, k):
-    """Depth of ball b in peg k, centre r, r - c, n, Z, whether the side of the peg is touched (not an end), distance."""
-    c, at = len(s.weld) + k, ball_centre(s, x, b)
-    start = pose_start(s, c)
-    Z = pose_axes(s, values, c)[2]
+def peg_axis(s, values, k):
+    """Direction Z of peg k."""
+    return pose_axes(s, values, len(s.weld) + k)[2]
+
+
+@lean
+def nearest(s, values, x, b, k, Z):
+    """Depth of ball b in peg k, centre r, r - c, n, whether the side of the peg is touched (not an end), distance."""
+    at, start = ball_centre(s, x, b), pose_start(s, len(s.weld) + k)
     d = (at[0] - values[start], at[1] - values[start + 1], at[2] - values[start + 2])
     t = dot(d, Z)
-    side = 0.0 < t < s.peg[k, 0]
-    off = add(d, scaled(-min(max(t, 0.0), s.peg[k, 0]), Z))
-    distance = max(np.sqrt(dot(off, off)), 1e-9)
-    return s.ball[b, 3] + s.peg[k, 1] - distance, at, d, scaled(1.0 / distance, off), Z, side, distance
+    side = (t > 0.0) & (t < s.peg[k, 0])
+    along = select(side, t, select(t > 0.0, s.peg[k, 0], 0.0))
+    off = add(d, scaled(-along, Z))
+    length = root(dot(off, off))
+    distance = select(length > 1e-9, length, 1e-9)
+    return s.ball[b, 3] + s.peg[k, 1] - distance, at, d, scaled(1.0 / distance, off), side, distance
 
 
 @lean
@@ -57,8 +65,9 @@ def contact_energy(s, values, x):
     """Energy of all contacts [J]."""
     total = 0.0
     for k in range(len(s.peg)):
+        Z = peg_axis(s, values, k)
         for b in range(len(s.ball)):
-            depth = nearest(s, values, x, b, k)[0]
+            depth = nearest(s, values, x, b, k, Z)[0]
             if depth > 0.0:
                 total += push(s.peg[k, 2], s.peg[k, 3], depth)[0]
     return total
@@ -68,10 +77,11 @@ def contact_energy(s, values, x):
 def add_contacts(s, values, x, Lq):
     """Lq (n,) += u_i . F."""
     for k in range(len(s.peg)):
+        Z = peg_axis(s, values, k)
         for b in range(len(s.ball)):
-            depth, at, _, normal, _, _, _ = nearest(s, values, x, b, k)
-            if depth > 0.0:
-                F = scaled(push(s.peg[k, 2], s.peg[k, 3], depth)[1], normal)
+            depth, at, _, normal, _, _ = nearest(s, values, x, b, k, Z)
+            if some(depth > 0.0):
+                F = scaled(select(depth > 0.0, push(s.peg[k, 2], s.peg[k, 3], depth)[1], 0.0), normal)
                 i = s.ball_joint[b]
                 while i >= 0:
                     Lq[i] += dot(sweep(x, i, at), F)
@@ -83,8 +93,7 @@ def bend(u, normal, Z, side, distance, force, slope):
     """A u."""
     along = dot(normal, u)
     flat = add(u, scaled(-along, normal))
-    if side:
-        flat = add(flat, scaled(-dot(Z, u), Z))
+    flat = add(flat, scaled(select(side, -dot(Z, u), 0.0), Z))
     return add(scaled(force / distance, flat), scaled(-slope * along, normal))
 
 
@@ -93,12 +102,14 @@ def add_contact_curvature(s, values, x, factor, D):
     """D (n, n) += factor d2 L / dq2 of the contacts; -> whether there are any."""
     found = False
     for k in range(len(s.peg)):
+        Z = peg_axis(s, values, k)
         for b in range(len(s.ball)):
-            depth, at, _, normal, Z, side, distance = nearest(s, values, x, b, k)
-            if depth <= 0.0:
+            depth, at, _, normal, side, distance = nearest(s, values, x, b, k, Z)
+            if not some(depth > 0.0):
                 continue
             found = True
             _, force, slope = push(s.peg[k, 2], s.peg[k, 3], depth)
+            force, slope = select(depth > 0.0, force, 0.0), select(depth > 0.0, slope, 0.0)
             i = s.ball_joint[b]
             while i >= 0:
                 u = sweep(x, i, at)
@@ -118,9 +129,9 @@ def add_contact_curvature(s, values, x, factor, D):
 def add_contact_columns(s, values, x, factor, columns):
     """columns (n, P) += factor d L_q / d pose of a peg: dF = -A dc, and a x F - A (a x (r - c)) for a turn about a."""
     for k in range(len(s.peg)):
-        start = pose_start(s, len(s.weld) + k)
+        start, Z = pose_start(s, len(s.weld) + k), peg_axis(s, values, k)
         for b in range(len(s.ball)):
-            depth, at, d, normal, Z, side, distance = nearest(s, values, x, b, k)
+            depth, at, d, normal, side, distance = nearest(s, values, x, b, k, Z)
             if depth <= 0.0:
                 continue
             _, force, slope = push(s.peg[k, 2], s.peg[k, 3], depth)

@@ -25,10 +25,11 @@ import numpy as np
 
 from ..core.simulator import Status
 from ..engines.numba.engine import kernel, lean
+from ..engines.numba.lanes import blend, count, fma, select, size, some, without
 from .constraints import gap_slopes, gaps
 from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
-from .linear import SUMS, factor, factor_any, solve
+from .linear import exchange, factor, solve
 from .scratch import force, friction, new_scratch, resistance, secant_resistance, set_constants, set_forces
 from .stops import stop_stiffness
 from .vectors import screw, vec
@@ -59,11 +60,11 @@ _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNS
 @lean
 def evaluate(s, q, q1, w):
     """L_q and L_v at the midpoint and h at q1; -> whether all is finite and slow enough."""
-    n, h, slow = len(s.parent), w.length[0], True
+    n, h, slow = len(s.parent), w.length[0], q[0] == q[0]
     for i in range(n):
         w.q[i] = 0.5 * (q[i] + q1[i])
         w.v[i] = (q1[i] - q[i]) / h
-        slow = slow and abs(w.v[i]) < SPEED_LIMIT
+        slow = slow & (size(w.v[i]) < SPEED_LIMIT)
     place_links(s, w.q, w.mid)
     slopes(s, w.values, w.scales, w.q, w.v, w.mid, w.Lq, w.Lv)
     if len(w.h) > 0:
@@ -74,22 +75,29 @@ def evaluate(s, q, q1, w):
 
 @lean
 def newton_matrix(s, w, secant):
-    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d(v), where last evaluated.
+    """w.fresh <- K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d(v), where evaluated.
 
     `secant`: dry friction has the slope of its secant through rest.
     """
-    n, h, K, A, slot = len(s.parent), w.length[0], w.K, w.rows, s.slot
+    n, h, K, A, slot, alone = len(s.parent), w.length[0], w.fresh, w.rows, s.slot, count(w.q[0]) == 1
     prepare_curvature(s, w.values, w.scales, w.mid)
     K[:] = 0.0
     for j in range(n):
         for k in range(6):
             A[k, j], A[6 + k, j] = w.mid.S[j, k], w.mid.w[j, k]
     for i in range(n):
-        _rows(w, i, 0.25 * h, 1.0 / h, A[12], A[13])
-        a, j = slot[i], i
-        while j >= 0:
-            K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
-            j = s.parent[j]
+        a, last = slot[i], i
+        if alone:  # of all j <= i: an instruction takes several
+            _rows(w, i, 0, i, 0.25 * h, 1.0 / h, A[12], A[13])
+        while last >= 0:  # joints that carry i, in runs where each is on the one before
+            first = last
+            while first > 0 and s.parent[first] == first - 1:
+                first -= 1
+            if not alone:
+                _rows(w, i, first, last, 0.25 * h, 1.0 / h, A[12], A[13])
+            for j in range(first, last + 1):
+                K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
+            last = s.parent[first]
         slope = secant_resistance(s, w, i) if secant else resistance(s, w, i)
         K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * slope
     w.touch[:] = 0.0
@@ -99,37 +107,41 @@ def newton_matrix(s, w, secant):
         for i in range(n):
             for j in range(n):
                 K[slot[i], slot[j]] += w.touch[i, j]
-    put_gap_slopes(s, w)
+    put_gap_slopes(s, w, K)
 
 
-@lean(fastmath=SUMS)
-def _rows(w, i, f, g, right, below):
-    """f Q_ij - g M_ij +- (C_ij - C_ji) / 2 of the bodies, for all j <= i: from the rows of S and w, all j at once."""
+@lean
+def _rows(w, i, first, last, f, g, right, below):
+    """f Q_ij - g M_ij +- (C_ij - C_ji) / 2 of the bodies, for first <= j <= last: from the rows of S and w."""
     A, x, e = w.rows, w.mid, 0.5
     a0, a1, a2, a3, a4, a5 = screw(x.a, i)
     b0, b1, b2, b3, b4, b5 = screw(x.b, i)
     t0, t1, t2 = vec(x.t, i)
-    for j in range(i + 1):
+    for j in range(np.uint64(first), np.uint64(last + 1)):
         S0, S1, S2, S3, S4, S5 = A[0, j], A[1, j], A[2, j], A[3, j], A[4, j], A[5, j]
         w0, w1, w2, w3, w4, w5 = A[6, j], A[7, j], A[8, j], A[9, j], A[10, j], A[11, j]
-        Q = S0 * t0 + S1 * t1 + S2 * t2 + w0 * a0 + w1 * a1 + w2 * a2 + w3 * a3 + w4 * a4 + w5 * a5
-        M = S0 * b0 + S1 * b1 + S2 * b2 + S3 * b3 + S4 * b4 + S5 * b5
-        C = S0 * a0 + S1 * a1 + S2 * a2 + S3 * a3 + S4 * a4 + S5 * a5
-        D = w0 * b0 + w1 * b1 + w2 * b2 + w3 * b3 + w4 * b4 + w5 * b5
-        even, odd = f * Q - g * M, e * (C - D)
+        Q = fma(S0, t0, fma(S1, t1, fma(S2, t2, fma(w0, a0, fma(w1, a1, fma(w2, a2, fma(w3, a3, fma(w4, a4, w5 * a5))))))))
+        M = fma(S0, b0, fma(S1, b1, fma(S2, b2, fma(S3, b3, fma(S4, b4, S5 * b5)))))
+        C = fma(S0, a0, fma(S1, a1, fma(S2, a2, fma(S3, a3, fma(S4, a4, S5 * a5)))))
+        D = fma(w0, b0, fma(w1, b1, fma(w2, b2, fma(w3, b3, fma(w4, b4, w5 * b5)))))
+        even, odd = fma(f, Q, -g * M), e * (C - D)
         right[j], below[j] = even + odd, even - odd
 
 
 @lean
-def put_gap_slopes(s, w):
+def put_gap_slopes(s, w, K):
     """-G' and G1 of K, where `end` is placed at q^+."""
-    n, m, K, slot = len(s.parent), len(w.h), w.K, s.slot
-    if m > 0:
+    n, slot = np.uint64(len(s.parent)), s.slot
+    if len(w.h) > 0:
         gap_slopes(s, w.values, w.end, w.G1)
-    for r in range(m):
-        a = slot[n + r]
-        for i in range(n):
-            K[slot[i], a], K[a, slot[i]] = -w.G[r, i], w.G1[r, i]
+    for c in range(len(s.weld)):
+        for side in range(1 if s.weld[c] else 2):
+            i = s.ends[c, side]
+            while i >= 0:
+                column, a = np.uint64(i), slot[i]
+                for r in range(np.uint64(s.row[c]), np.uint64(s.row[c + 1])):
+                    K[a, slot[n + r]], K[slot[n + r], a] = -w.G[r, column], w.G1[r, column]
+                i = s.parent[i]
 
 
 @lean
@@ -144,8 +156,8 @@ def remainders(s, p, w, lam):
 
 
 @lean
-def improve(s, p, w, q1, lam):
-    """One Newton step of q1 and lambda from the results of `evaluate`; -> the largest change of q1."""
+def improve(s, p, w, q1, lam, going):
+    """One Newton step of q1 and lambda of the rows that are `going`, where evaluated; -> the largest change of q1."""
     n, m, b = len(s.parent), len(w.h), w.b
     remainders(s, p, w, lam)
     for i in range(n):
@@ -153,14 +165,14 @@ def improve(s, p, w, q1, lam):
     for k in range(m):
         b[s.slot[n + k]] = -w.h[k]
     solve(w.K, w.order, s.near, s.far, s.left, b)
-    size = 0.0
+    largest = 0.0
     for i in range(n):
         change = b[s.slot[i]]
-        q1[i] += change
-        size = max(size, abs(change))
+        q1[i] = select(going, q1[i] + change, q1[i])
+        largest = select(size(change) > largest, size(change), largest)
     for k in range(m):
-        lam[k] += b[s.slot[n + k]]
-    return size
+        lam[k] = select(going, lam[k] + b[s.slot[n + k]], lam[k])
+    return largest
 
 
 @lean
@@ -185,29 +197,32 @@ def step(s, x, w, x1, lam, behind):
     x1 and lambda hold a first guess (`still`, `go_on`); if it fails, the step is tried again without it, then with secants.
     `behind`: `w` is from the step that led to x, whose factors serve for a first correction.
     """
-    n = len(s.parent)
-    if not behind:
-        place_links(s, x[:n], w.end)
-    gap_slopes(s, w.values, w.end, w.G)
-    status = _iterate(s, x, w, x1, lam, behind)
-    if status != _OK:
-        still(x, x1, lam)
-        status = _iterate(s, x, w, x1, lam, False)
-    if status != _OK and rubs(s, w):
-        still(x, x1, lam)
-        if _creep(s, x, w, x1, lam):
-            status = _iterate(s, x, w, x1, lam, False)
+    status = _UNSOLVED
+    for attempt in range(3):
+        if attempt > 0:
+            still(x, x1, lam)
+        if attempt == 2 and not (rubs(s, w) and _creep(s, x, w, x1, lam)):
+            break
+        solved, fine = iterate(s, x, w, x1, lam, behind and attempt == 0, True)
+        if solved:
+            return _OK
+        status = _UNSOLVED if fine else _DIVERGED
     return status
 
 
 @lean
-def factor_anew(s, w, secant):
-    """w.K <- the factors of `newton_matrix`, in the order of the tree or in any; -> whether they exist."""
-    newton_matrix(s, w, secant)
-    if factor(w.K, w.order, s.near, s.far, s.left):
-        return True
-    newton_matrix(s, w, secant)
-    return factor_any(w.K, w.order)
+def factor_anew(s, w, secant, renewed):
+    """w.K <- the factors of `newton_matrix` of the rows that are `renewed`; -> whether they exist."""
+    for attempt in range(2):
+        newton_matrix(s, w, secant)
+        if attempt == 0:
+            good = factor(w.fresh, w.order, s.near, s.far, s.left)
+        else:
+            good = exchange(w.fresh, w.order)
+        if some(good):
+            blend(renewed, w.fresh, w.K, s.left)
+            break
+    return good
 
 
 @lean
@@ -226,39 +241,48 @@ def _creep(s, x, w, x1, lam):
     for _ in range(MAX_SECANTS):
         if not evaluate(s, x[:n], x1[:n], w):
             return False
-        if not factor_anew(s, w, True):
+        if not factor_anew(s, w, True, True):
             return False
-        size = improve(s, x[n:], w, x1[:n], lam)
-        if not np.isfinite(size):
+        change = improve(s, x[n:], w, x1[:n], lam, True)
+        if not np.isfinite(change):
             return False
-        if size < CALM:
+        if change < CALM:
             return True
     return False
 
 
 @lean
-def _iterate(s, x, w, x1, lam, known):
-    """Newton's method from the guess in x1 and lambda, first with the factors in `w` if they are `known`; -> status."""
+def iterate(s, x, w, x1, lam, known, going):
+    """Newton's method from the guess in x1 and lambda, first with the factors in `w` if they are `known`: `w` is behind.
+
+    For the rows that are `going`; each goes on until it is solved. -> which are solved, and which are finite and slow.
+    """
     n = len(s.parent)
     q, p, q1 = x[:n], x[n:], x1[:n]
-    renew, before, limit = not known, np.inf, RENEW_NEXT if known else RENEW_AT_ONCE
+    if not known:
+        place_links(s, q, w.end)
+    gap_slopes(s, w.values, w.end, w.G)
+    fine = evaluate(s, q, q1, w)
+    going = going & fine
+    solved, renew = without(going, going), going & (not known)
+    before, limit = np.inf, RENEW_NEXT if known else RENEW_AT_ONCE
     for iteration in range(STEP_ITERATIONS):
-        if not evaluate(s, q, q1, w):
-            return _DIVERGED
-        if renew and not factor_anew(s, w, False):
-            return _UNSOLVED
-        size = improve(s, p, w, q1, lam)
-        if not np.isfinite(size):
-            return _DIVERGED
-        rate = size / before if iteration > 0 else 1.0
-        if size <= STEP_TOLERANCE or (rate < 1.0 and size * rate <= LEFT_TOLERANCE * (1.0 - rate)):
-            if not evaluate(s, q, q1, w):
-                return _DIVERGED
-            if largest(w.h) <= GAP_TOLERANCE:
-                finish(s, p, w, lam, x1)
-                return _OK
-        renew, before, limit = size > limit if iteration == 0 or renew else rate > MAX_CONTRACTION, size, RENEW_AT_ONCE
-    return _UNSOLVED
+        if some(renew):
+            going = without(going, without(renew, factor_anew(s, w, False, renew)))
+        change = improve(s, p, w, q1, lam, going)
+        rate = change / before if iteration > 0 else 1.0
+        fine = fine & evaluate(s, q, q1, w)
+        going = going & fine
+        small = (change <= STEP_TOLERANCE) | ((rate < 1.0) & (change * rate <= LEFT_TOLERANCE * (1.0 - rate)))
+        solved = solved | (going & small & (largest(w.h) <= GAP_TOLERANCE))
+        going = without(going, solved)
+        if not some(going):
+            break
+        new = renew | (iteration == 0)
+        renew, before, limit = going & ((new & (change > limit)) | without(rate > MAX_CONTRACTION, new)), change, RENEW_AT_ONCE
+    if some(solved):
+        finish(s, p, w, lam, x1)
+    return solved, fine
 
 
 @lean
@@ -266,7 +290,7 @@ def largest(h):
     """Largest |h|; 0 if h is empty."""
     found = 0.0
     for k in range(len(h)):
-        found = max(found, abs(h[k]))
+        found = select(size(h[k]) > found, size(h[k]), found)
     return found
 
 

@@ -26,10 +26,10 @@ import numpy as np
 
 from ..core.simulator import Array
 from ..engines.numba.engine import inner, lean
+from ..engines.numba.lanes import some, zeros
 from .contact import add_contacts
 from .stops import add_stops
-from .turns import turns
-from .vectors import add, along, cross, dot, mat, put, rotate, rotate_back, scaled, times, turned, vec
+from .vectors import add, along, cross, dot, mat, put, rotate, rotate_back, scaled, times, turned, turns, vec
 
 
 class Links(NamedTuple):
@@ -84,12 +84,13 @@ def new_places(s):
 
 
 @inner
-def new_links(s):
-    """Empty scratch memory."""
+def new_links(s, zero=0.0):
+    """Empty scratch memory for numbers like `zero`."""
     n = len(s.parent)
     return Links(
-        np.zeros(n), np.zeros(n), np.zeros((n, 9)), np.zeros((n, 3)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)),
-        np.zeros((n, 10)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 3)),
+        zeros(n, zero), zeros(n, zero), zeros((n, 9), zero), zeros((n, 3), zero), zeros((n, 6), zero), zeros((n, 6), zero),
+        zeros((n, 6), zero), zeros((n, 10), zero), zeros((n, 6), zero), zeros((n, 6), zero), zeros((n, 6), zero),
+        zeros((n, 3), zero),
     )  # fmt: skip
 
 
@@ -163,7 +164,7 @@ def gather_momentum(s, scales, x):
         for k in range(6):
             x.H[i, k] = 0.0
     for k in range(len(s.body)):
-        if scales[k] != 0.0:
+        if some(scales[k] != 0.0):
             _add_momentum(s, scales[k], k, x)
     for i in range(len(s.parent) - 1, -1, -1):
         j = s.parent[i]
@@ -197,7 +198,7 @@ def gather_inertia(s, scales, x):
         for k in range(4, 10):
             x.mass[i, k] = 0.0
     for k in range(len(s.body)):
-        if scales[k] != 0.0:
+        if some(scales[k] != 0.0):
             _add_inertia(s, scales[k], k, x)
     for i in range(len(s.parent) - 1, -1, -1):
         j = s.parent[i]

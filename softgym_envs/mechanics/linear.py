@@ -1,7 +1,8 @@
 """LU factors of small matrices with known zeros: only the ranges of `elimination` are read.
 
 A diagonal entry is the pivot unless it is much smaller than an entry below it. `factor` gives up on such a matrix, and
-`factor_any` exchanges its rows; then the ranges no longer hold, and all entries count, as the order of rows shows.
+`factor_any` exchanges its rows; then the ranges no longer hold, and all entries count, as the order of rows shows. Factors of
+`Wide` numbers are of `factor` only.
 Entries are taken four at a time, of two rows where their ranges allow, over the end of a range: there are zeros, and three
 columns at the end of the matrix that do not count.
 Indices are unsigned, so that the compiler need not check whether they count from the end. Legend: N size, k columns.
@@ -11,12 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..engines.numba.engine import lean
+from ..engines.numba.engine import LEAN, lean
+from ..engines.numba.lanes import fma, is_wide, overload, size, some
 
 EXCHANGE_RATIO = 1e-4
 """A diagonal entry smaller than this times an entry below it is exchanged."""
-SUMS = {"reassoc", "contract", "nsz"}
-"""Sums may be taken in the order that suits the processor; the order is always the same."""
 SPARE = 3
 """Columns beyond the matrix."""
 ZERO, ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(5))
@@ -24,12 +24,13 @@ ZERO, ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(5))
 
 @lean
 def factor(A, order, near, far, left):
-    """A (N, N + 3) becomes L U, with 1 / pivot behind every row; -> whether that needs no exchange of rows, or else A is lost.
+    """A (N, N + 3) becomes L U, 1 / pivot behind every row; -> whether that needs no exchange of rows, or else A is lost.
 
     Row i minus multiples f, g of the rows k, m = k + 1 above it, two at a time where the ranges of m hold those of k: in one
     function, which is faster than in parts.
     """
     n, most = np.uint64(len(order)), 1.0 / EXCHANGE_RATIO
+    good = A[0, 0] == A[0, 0]
     for i in range(ZERO, n):
         order[i] = i
         k = left[i]
@@ -37,9 +38,8 @@ def factor(A, order, near, far, left):
             m, f = k + ONE, A[i, k] * A[k, n]
             if m < i and near[k] <= near[m] and far[m] <= far[k]:
                 g = (A[i, m] - f * A[k, m]) * A[m, n]
-                if f != 0.0 or g != 0.0:
-                    if not (abs(f) <= most and abs(g) <= most):
-                        return False
+                if some((f != 0.0) | (g != 0.0)):
+                    good = good & (size(f) <= most) & (size(g) <= most)
                     A[i, k], A[i, m] = f, g
                     for j in range(m + ONE, near[m], FOUR):
                         _subtract_two(A, i, k, m, j, f, g)
@@ -47,35 +47,36 @@ def factor(A, order, near, far, left):
                         _subtract_two(A, i, k, m, j, f, g)
                 k = m + ONE
             else:
-                if f != 0.0:
-                    if not abs(f) <= most:
-                        return False
+                if some(f != 0.0):
+                    good = good & (size(f) <= most)
                     A[i, k] = f
                     for j in range(m, near[k], FOUR):
                         _subtract(A, i, k, j, f)
                     for j in range(far[k], n, FOUR):
                         _subtract(A, i, k, j, f)
                 k = m
-        if not abs(A[i, i]) > 0.0:
-            return False
+        good = good & (size(A[i, i]) > 0.0)
+        if not some(good):
+            break
         A[i, n] = 1.0 / A[i, i]
-    return True
+    return good
 
 
 @lean
 def _subtract(A, i, k, j, f):
     """A_ij -= f A_kj of four columns."""
-    a, b = A[i, j] - f * A[k, j], A[i, j + ONE] - f * A[k, j + ONE]
-    c, d = A[i, j + TWO] - f * A[k, j + TWO], A[i, j + THREE] - f * A[k, j + THREE]
+    a, b = fma(-f, A[k, j], A[i, j]), fma(-f, A[k, j + ONE], A[i, j + ONE])
+    c, d = fma(-f, A[k, j + TWO], A[i, j + TWO]), fma(-f, A[k, j + THREE], A[i, j + THREE])
     A[i, j], A[i, j + ONE], A[i, j + TWO], A[i, j + THREE] = a, b, c, d
 
 
 @lean
 def _subtract_two(A, i, k, m, j, f, g):
     """A_ij -= f A_kj + g A_lj of four columns."""
-    a, b = A[i, j] - f * A[k, j] - g * A[m, j], A[i, j + ONE] - f * A[k, j + ONE] - g * A[m, j + ONE]
-    c = A[i, j + TWO] - f * A[k, j + TWO] - g * A[m, j + TWO]
-    d = A[i, j + THREE] - f * A[k, j + THREE] - g * A[m, j + THREE]
+    a, b = fma(-f, A[k, j], A[i, j]), fma(-f, A[k, j + ONE], A[i, j + ONE])
+    c, d = fma(-f, A[k, j + TWO], A[i, j + TWO]), fma(-f, A[k, j + THREE], A[i, j + THREE])
+    a, b = fma(-g, A[m, j], a), fma(-g, A[m, j + ONE], b)
+    c, d = fma(-g, A[m, j + TWO], c), fma(-g, A[m, j + THREE], d)
     A[i, j], A[i, j + ONE], A[i, j + TWO], A[i, j + THREE] = a, b, c, d
 
 
@@ -98,7 +99,20 @@ def factor_any(A, order):
                 A[i, k] /= A[k, k]
                 for j in range(k + 1, n):
                     A[i, j] -= A[i, k] * A[k, j]
+        A[k, n] = 1.0 / A[k, k]
     return True
+
+
+def exchange(A, order):  # type: ignore[no-untyped-def]
+    """`factor_any`; no factors of `Wide` numbers."""
+    raise NotImplementedError
+
+
+@overload(exchange, jit_options=LEAN)
+def _exchange(A, order):  # type: ignore[no-untyped-def]
+    if is_wide(A.dtype):
+        return lambda A, order: A[0, 0] < A[0, 0]
+    return lambda A, order: factor_any(A, order)
 
 
 @lean
@@ -110,7 +124,7 @@ def _exchanged(order):
     return False
 
 
-@lean(fastmath=SUMS)
+@lean
 def solve(A, order, near, far, left, b):
     """b (N,) <- A^-1 b."""
     n, whole = np.uint64(len(order)), _exchanged(order)
@@ -118,18 +132,25 @@ def solve(A, order, near, far, left, b):
         for k in range(len(order)):
             b[k], b[order[k]] = b[order[k]], b[k]
     for i in range(ONE, n):
-        total = 0.0
-        for j in range(ZERO if whole else left[i], i):
-            total += A[i, j] * b[j]
-        b[i] -= total
+        b[i] -= _product(A, i, b, ZERO if whole else left[i], i)
     for k in range(ONE, n + ONE):
         r = n - k
-        total = 0.0
-        for j in range(r + ONE, n if whole else near[r]):
-            total += A[r, j] * b[j]
-        for j in range(n if whole else far[r], n):
-            total += A[r, j] * b[j]
-        b[r] = (b[r] - total) / A[r, r]
+        total = _product(A, r, b, r + ONE, n if whole else near[r]) + _product(A, r, b, n if whole else far[r], n)
+        b[r] = (b[r] - total) * A[r, n]
+
+
+@lean
+def _product(A, i, b, start, end):
+    """sum_j A_ij b_j, four at a time."""
+    j, t0, t1, t2, t3 = start, 0.0, 0.0, 0.0, 0.0
+    while j + THREE < end:
+        t0, t1 = fma(A[i, j], b[j], t0), fma(A[i, j + ONE], b[j + ONE], t1)
+        t2, t3 = fma(A[i, j + TWO], b[j + TWO], t2), fma(A[i, j + THREE], b[j + THREE], t3)
+        j += FOUR
+    while j < end:
+        t0 = fma(A[i, j], b[j], t0)
+        j += ONE
+    return (t0 + t1) + (t2 + t3)
 
 
 @lean

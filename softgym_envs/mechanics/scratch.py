@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.simulator import Array
 from ..engines.numba.engine import inner, lean
+from ..engines.numba.lanes import another, select, size, some, tanh, zeros
 from .kernels import Links, body_scales, new_links, read_values
 from .linear import SPARE
 
@@ -47,6 +48,8 @@ class Scratch(NamedTuple):
     """(m, n) at q^+."""
     K: Array
     """(n + m, n + m + 3) factors, in the order of `elimination`."""
+    fresh: Array
+    """K while it is factorised: for one row the same memory, for several another, of which some rows are then taken."""
     order: NDArray[np.int64]
     """(n + m,)"""
     b: Array
@@ -60,15 +63,16 @@ class Scratch(NamedTuple):
 
 
 @inner
-def new_scratch(s):
-    """Empty memory."""
+def new_scratch(s, zero=0.0):
+    """Empty memory for numbers like `zero`."""
     n, m = len(s.parent), s.row[-1]
     nt = n if len(s.peg) > 0 else 0
+    K = zeros((n + m, n + m + SPARE), zero)
     return Scratch(
-        new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.full(1, s.dt), np.zeros(n),
-        np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)),
-        np.zeros((n + m, n + m + SPARE)), np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros(n), np.zeros((14, n)),
-        np.zeros((nt, nt)),
+        new_links(s, zero), new_links(s, zero), zeros(len(s.base), zero), zeros(len(s.body), zero), zeros(n, zero),
+        np.full(1, s.dt), zeros(n, zero), zeros(n, zero), zeros(n, zero), zeros(n, zero), zeros(m, zero), zeros((m, n), zero),
+        zeros((m, n), zero), K, another(K, zero), np.zeros(n + m, np.int64), zeros(n + m, zero), zeros(n, zero),
+        zeros((14, n), zero), zeros((nt, nt), zero),
     )  # fmt: skip
 
 
@@ -92,23 +96,27 @@ def set_forces(s, u, w):
 @lean
 def force(s, w, i):
     """f_i = tau_i - d v_i - f tanh(v_i / w) at the midpoint."""
-    found = w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i]
-    dry = friction(s, w, i)
-    return found if dry == 0.0 else found - dry * np.tanh(w.v[i] / s.slip[i])
+    found, dry = w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i], friction(s, w, i)
+    if some(dry != 0.0):
+        found = found - dry * tanh(w.v[i] / s.slip[i])
+    return found
 
 
 @lean
 def resistance(s, w, i):
     """-df_i / dv_i at the midpoint: damping plus the share of dry friction."""
     found, dry = w.values[2 * len(s.parent) + i], friction(s, w, i)
-    return found if dry == 0.0 else found + dry / s.slip[i] * (1.0 - np.tanh(w.v[i] / s.slip[i]) ** 2)
+    if some(dry != 0.0):
+        share = tanh(w.v[i] / s.slip[i])
+        found = found + dry / s.slip[i] * (1.0 - share * share)
+    return found
 
 
 @lean
 def secant_resistance(s, w, i):
     """f_i / -v_i of damping and dry friction at the midpoint: at least `resistance`, and equal to it at rest."""
     found, dry, x = w.values[2 * len(s.parent) + i], friction(s, w, i), w.v[i] / s.slip[i]
-    return found + dry / s.slip[i] * (np.tanh(x) / x if abs(x) > 1e-8 else 1.0)
+    return found + dry / s.slip[i] * select(size(x) > 1e-8, tanh(x) / x, 1.0)
 
 
 @lean

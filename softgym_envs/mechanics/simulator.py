@@ -17,6 +17,7 @@ import numpy as np
 from ..core.parameters import Parameters
 from ..core.simulator import Array, Gradient, Linearization
 from ..engines.numba.engine import NumbaEngine, NumbaSimulator
+from ..engines.numba.lanes import LANES
 from .mechanism import Mechanism
 from .stepping import derivative, forward, momenta
 
@@ -36,7 +37,7 @@ class TreeSimulator(NumbaSimulator):
     @cached_property
     def engine(self) -> NumbaEngine:
         """The numba side of this simulator."""
-        return NumbaEngine(forward, derivative, self.mechanism.structure, self.nx, self.nu)
+        return NumbaEngine(forward, derivative, self.mechanism.structure, self.nx, self.nu, LANES)
 
     def tree_constants(self, parameters: Parameters | None = None, batch: int = 1) -> Array:
         """Parameters of the tree, (B, P)."""

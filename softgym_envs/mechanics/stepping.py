@@ -10,22 +10,29 @@ v is the speed of the physics step that led to q, so that with q_0 = q - h v and
 begins at h = 0 turns back before h = dt, and Newton's method, damped or not, ends where K is singular. Such a step is taken in
 parts of dt/2, dt/4, ..., the largest that have solutions, from (q, p) to (q, p) under the same forces. v stays the speed of the
 whole step, so a state means the same however it was reached; derivatives are those of the parts that were taken.
+
+*Batches.* Rows of a batch are stepped LANES at a time (`engines.numba.lanes`), each with the bits that it has alone.
 Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P parameters; state x = (q, v), length 2 n.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..core.simulator import Status
-from ..engines.numba.engine import inner, kernel, lean
+from ..core.simulator import Array, IntArray, Status
+from ..engines.numba.engine import LEAN, inner, kernel, lean
+from ..engines.numba.lanes import WIDE, count, is_wide, like, overload, select, some, zeros
 from .blocks import differentiate, differentiate_here, new_blocks
 from .derivatives import push_forward
-from .integrator import evaluate, go_on, step, still
+from .integrator import evaluate, go_on, iterate, step, still
 from .scratch import new_scratch, set_constants, set_forces
 
 LEAST_PART = 1 / 16
 """Smallest part of a step that is tried."""
+ALONE = -1
+"""Status of a row that must be stepped alone."""
 
 _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
 
@@ -73,38 +80,87 @@ def take_parts(s, x, w, x1, lam, here):
     return done == 1.0
 
 
+def forward(
+    s: Any, state: Array, controls: Array, parameter_values: Array, substeps: int, states: Array, status: IntArray
+) -> None:
+    """See `engines.numba.engine.NumbaEngine`; rows that need more than a first try of every step are stepped alone."""
+    if len(state) == 1:
+        return step_rows(s, state, controls, parameter_values, substeps, states, status, 0.0)
+    step_rows(s, state, controls, parameter_values, substeps, states, status, WIDE)
+    for row in np.flatnonzero(status == ALONE):
+        mine = slice(row, row + 1)
+        status[mine] = _OK
+        step_rows(s, state[mine], controls[mine], parameter_values[mine], substeps, states[mine], status[mine], 0.0)
+
+
 @kernel
-def forward(s, state, controls, parameter_values, substeps, states, status):
-    """See `engines.numba.engine.NumbaEngine`."""
-    n = len(s.parent)
-    w, lam, now, then, before = new_scratch(s), np.zeros(s.row[-1]), np.empty(2 * n), np.empty(2 * n), np.empty(n)
-    here = np.empty(2 * n)
-    for row in range(len(state)):
-        set_constants(s, parameter_values[row], w)
-        states[row, 0] = state[row]
+def step_rows(s, state, controls, parameter_values, substeps, states, status, zero):
+    """`forward` of as many rows at a time as `zero` has; of several, rows that cannot go on have the status ALONE."""
+    n, lanes, rows = len(s.parent), count(zero), len(state)
+    w, lam, here, before = new_scratch(s, zero), zeros(s.row[-1], zero), zeros(2 * n, zero), zeros(n, zero)
+    now, then, on = zeros(2 * n, zero), zeros(2 * n, zero), np.zeros((1, lanes))
+    X, U, C = np.zeros((2 * n, lanes)), np.zeros((controls.shape[2], lanes)), np.zeros((parameter_values.shape[1], lanes))
+    x, u, running = like(X, zero), like(U, zero), like(on, zero)
+    for first in range(0, rows, lanes):
+        mine = slice(first, min(first + lanes, rows))
+        spread(parameter_values[mine], C)
+        set_constants(s, like(C, zero), w)
+        states[mine, 0] = state[mine]
+        running[0] = 1.0
         for t in range(controls.shape[1]):
-            states[row, t + 1] = states[row, t]
-            if status[row] != _OK:
-                continue
-            set_forces(s, controls[row, t], w)
-            if not with_momentum(s, states[row, t], w, now, before):
-                status[row] = _DIVERGED
-            lam[:], behind = 0.0, False
-            for _ in range(substeps):
-                if status[row] == _OK:
-                    go_on(before, now, then)
-                    status[row] = step(s, now, w, then, lam, behind)
-                    if status[row] != _OK and behind:  # as `derivative` begins
-                        go_on(before, now, then)
-                        status[row] = step(s, now, w, then, lam, False)
-                    behind = status[row] == _OK
-                    if not behind and take_parts(s, now, w, then, lam, here):
-                        status[row] = _OK
-                    before[:], now[:] = now[:n], then
-            if status[row] == _OK:
+            states[mine, t + 1] = states[mine, t]
+            going, code = running[0] > 0.0, _DIVERGED
+            if some(going):
+                spread(controls[mine, t], U)
+                spread(states[mine, t], X)
+                set_forces(s, u, w)
+                going = going & with_momentum(s, x, w, now, before)
+                lam[:], behind = 0.0, False
+                for _ in range(substeps):
+                    if some(going):
+                        going, behind, code = advance(s, before, now, w, then, lam, here, behind, going)
+                        before[:], now[:] = now[:n], then
                 for i in range(n):
-                    states[row, t + 1, i] = now[i]
-                    states[row, t + 1, n + i] = (now[i] - before[i]) / s.dt
+                    x[i], x[n + i] = now[i], (now[i] - before[i]) / s.dt
+                running[0] = select(going, 1.0, 0.0)
+                for k in range(len(states[mine])):
+                    if on[0, k] > 0.0:
+                        states[first + k, t + 1] = X[:, k]
+                    elif status[first + k] == _OK:
+                        status[first + k] = code
+
+
+@lean
+def spread(rows, lanes):
+    """Write rows (B, N) to lanes (N, B or more); places without a row repeat the last one."""
+    for i in range(lanes.shape[0]):
+        for k in range(lanes.shape[1]):
+            lanes[i, k] = rows[min(k, len(rows) - 1), i]
+
+
+def advance(s, before, now, w, then, lam, here, behind, going):  # type: ignore[no-untyped-def]
+    """`then` and lambda a physics step after `now`; -> whether there are any, whether without parts, status of others."""
+    raise NotImplementedError
+
+
+@overload(advance, jit_options=LEAN)
+def _advance(s, before, now, w, then, lam, here, behind, going):  # type: ignore[no-untyped-def]
+    def one(s, before, now, w, then, lam, here, behind, going):  # type: ignore[no-untyped-def]
+        for _ in range(2):
+            go_on(before, now, then)
+            status, again = step(s, now, w, then, lam, behind), behind
+            behind = status == _OK
+            if behind or not again:  # as `derivative` begins
+                break
+        if not behind and take_parts(s, now, w, then, lam, here):
+            status = _OK
+        return status == _OK, behind, status
+
+    def several(s, before, now, w, then, lam, here, behind, going):  # type: ignore[no-untyped-def]
+        go_on(before, now, then)
+        return iterate(s, now, w, then, lam, behind, going)[0], True, ALONE
+
+    return several if is_wide(going) else one
 
 
 @inner

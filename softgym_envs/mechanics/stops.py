@@ -7,6 +7,7 @@ stop has no damping of its own; the joint's damping acts there, too. Legend: n c
 from __future__ import annotations
 
 from ..engines.numba.engine import lean
+from ..engines.numba.lanes import select, some
 from .contact import push
 
 
@@ -14,7 +15,7 @@ from .contact import push
 def stop_excess(s, k, q):
     """Excess of stopped joint k at its coordinate q, and the sign of the force."""
     lower, upper = s.stop[k, 0] - q, q - s.stop[k, 1]
-    return (lower, 1.0) if lower > upper else (upper, -1.0)
+    return select(lower > upper, lower, upper), select(lower > upper, 1.0, -1.0)
 
 
 @lean
@@ -34,12 +35,12 @@ def add_stops(s, q, Lq):
     for k in range(len(s.stopped)):
         i = s.stopped[k]
         excess, sign = stop_excess(s, k, q[i])
-        if excess > 0.0:
-            Lq[i] += sign * push(s.stop[k, 2], s.stop[k, 3], excess)[1]
+        if some(excess > 0.0):
+            Lq[i] += select(excess > 0.0, sign * push(s.stop[k, 2], s.stop[k, 3], excess)[1], 0.0)
 
 
 @lean
 def stop_stiffness(s, k, q):
     """Minus the slope of the force of stopped joint k at q (n,) [N m/rad]."""
     excess, _ = stop_excess(s, k, q[s.stopped[k]])
-    return push(s.stop[k, 2], s.stop[k, 3], excess)[2] if excess > 0.0 else 0.0
+    return select(excess > 0.0, push(s.stop[k, 2], s.stop[k, 3], excess)[2], 0.0)

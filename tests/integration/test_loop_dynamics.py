@@ -82,6 +82,9 @@ def test_steps_that_have_no_solution_are_taken_in_parts():
     motion = simulator.mechanism.simulate(simulator.momentum(flat), np.repeat(torques, 5, axis=1), simulator.tree_constants())
     parted = np.flatnonzero(motion.status)
     assert len(parted) > 2
+    for row in {0, *(parted // controls.shape[1])}:
+        alone, _ = simulator.rollout(simulator.initial_state(), controls[row : row + 1], substeps=5)
+        np.testing.assert_array_equal(alone[0], states[row])
     _check_slopes(simulator, flat[parted], torques[parted])
 
 

@@ -12,8 +12,8 @@ from softgym_envs.mechanics import Body, Frame, Joint, Mechanism, Pin, Tree, Wel
 from softgym_envs.mechanics.elimination import eliminate
 from softgym_envs.mechanics.linear import SPARE, factor, factor_any, solve
 from softgym_envs.mechanics.tree_file import load_tree
-from softgym_envs.mechanics.turns import turns
 from softgym_envs.mechanics.urdf import load_urdf
+from softgym_envs.mechanics.vectors import turns
 from softgym_envs.systems.loop.model import LoopModel
 
 HINGE = Joint("hinge", "revolute", "world", "rod")

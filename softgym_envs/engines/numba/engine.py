@@ -16,6 +16,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types
 
 from ...core.base import RolledSimulator, pull_back
 from ...core.parameters import Parameters
@@ -39,12 +40,16 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return partial(kernel, **options)
     made: Any = numba.njit(function, nogil=True, error_model="numpy", **options)
     made._cache = CheckedCache(function, announced=not options.get("no_cpython_wrapper", False))
+    template = made.get_call_template
+    made.get_call_template = lambda args, kws: template([types.unliteral(arg) for arg in args], kws)  # one code for all values
     return made
 
 
 inner: Callable[..., Any] = partial(kernel, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Decorator of functions that only kernels call: without a Python wrapper they compile faster."""
 
+LEAN: Any = {"_nrt": False, "error_model": "numpy"}
+"""Options of `lean` functions for Numba's `overload`."""
 lean: Callable[..., Any] = partial(inner, _nrt=False)
 """Like `inner`, for functions that make and return no arrays (Numba refuses others): references are not counted.
 
@@ -66,6 +71,7 @@ class NumbaEngine:
         structure: Data shared by all rows, as the kernels expect it.
         nx: Length of a state.
         nu: Number of controls.
+        lanes: Rows that `forward` steps together; see `lanes`.
     """
 
     forward: Callable[..., None]
@@ -73,6 +79,7 @@ class NumbaEngine:
     structure: Any
     nx: int
     nu: int
+    lanes: int = 1
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
@@ -87,7 +94,7 @@ class NumbaEngine:
             arguments = (state[rows], controls[rows], parameter_values[rows], substeps, states[rows], status[rows])
             self.forward(self.structure, *arguments)
 
-        spread(run, len(state), controls.shape[1] * substeps, self.threads)
+        spread(run, len(state), controls.shape[1] * substeps, self.threads, self.lanes)
         return states, status
 
     def linearize(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> Linearization:
@@ -130,12 +137,15 @@ class NumbaSimulator(RolledSimulator):
         return Linearization(out_of @ A @ self.layout.retract_jacobian(state), out_of @ B, out_of @ C)
 
 
-def spread(run: Callable[[slice], None], rows: int, work_per_row: int, threads: int | None = None) -> None:
-    """Call `run` for all rows, in threads where they pay; a free thread takes the next piece. Work is in physics steps."""
-    threads = threads or os.cpu_count() or 1
-    count = min(threads, rows, rows * work_per_row // MIN_STEPS_PER_THREAD)
+def spread(run: Callable[[slice], None], rows: int, work_per_row: int, threads: int | None = None, lanes: int = 1) -> None:
+    """Call `run` for all rows, in threads where they pay; a free thread takes the next piece. Work is in physics steps.
+
+    Pieces are of whole groups of `lanes` rows.
+    """
+    threads, groups = threads or os.cpu_count() or 1, -(-rows // lanes)
+    count = min(threads, groups, rows * work_per_row // MIN_STEPS_PER_THREAD)
     if count <= 1:
         run(slice(0, rows))
         return
-    edges = np.linspace(0, rows, min(PIECES * count, rows) + 1).astype(int)
+    edges = np.minimum(lanes * np.linspace(0, groups, min(PIECES * count, groups) + 1).astype(int), rows)
     in_threads(run, [slice(a, b) for a, b in pairwise(edges)], threads)
