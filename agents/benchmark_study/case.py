@@ -103,6 +103,12 @@ class Case:
     substeps: int = 1
     """Physics steps of the planner's engine per control step."""
     engines: list[CountedEngine] = field(default_factory=list)
+    """That of plans first, then those of observers."""
+
+    @property
+    def planned(self) -> int:
+        """Physics steps of plans."""
+        return self.engines[0].steps if self.engines else 0
 
     @property
     def system(self) -> System:

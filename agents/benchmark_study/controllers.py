@@ -11,6 +11,7 @@ from typing import Any
 
 from softgym_envs.core.errors import OptionError
 
+from ..control.observer import Observer
 from ..control.task_mpc import TaskMpc
 from ..learning.evaluation import Controller, controller_of, uniform, zero
 from ..learning.policy import load_policy
@@ -35,7 +36,7 @@ def declared(case: Case) -> tuple[Controller, Mapping[str, Any]]:
     return found[name], {}
 
 
-def sampling(case: Case, rounds: int) -> tuple[Controller, Mapping[str, Any]]:
+def sampling(case: Case, rounds: int, sensors: bool = False) -> tuple[Controller, Mapping[str, Any]]:
     """Sampling MPC: as many samples as the budget allows, replanned as often as the fewest allow."""
     own = TaskMpc(**case.system.planning_of(case.cell.id))
     horizon, budget = own.horizon, case.cell.budget
@@ -50,7 +51,11 @@ def sampling(case: Case, rounds: int) -> tuple[Controller, Mapping[str, Any]]:
     seed = case.cell.seed
 
     def opened(envs: Any) -> Any:
-        return settings.controller(envs, case.engine(envs), seed=seed, alive=case.alive)
+        engine = case.engine(envs)
+        if not sensors:
+            return settings.controller(envs, engine, seed=seed, alive=case.alive)
+        observer = Observer(envs, case.engine(envs), seed=seed, alive=case.alive)
+        return observer.policy(settings.controller(observer, engine, seed=seed, alive=case.alive))
 
     return opened, {}
 
@@ -105,6 +110,10 @@ ROWS: dict[str, Row] = {
     "heuristic": Row(declared, ANY, "none", "The heuristic or planner that the system declares."),
     "policy": Row(shipped, "sensors", "none", "The trained policy that comes with the package."),
     "mppi": Row(partial(sampling, rounds=1), "full state", "planning", "Sampling MPC with exponential weights (`TaskMpc`)."),
+    "mppi_sensors": Row(
+        partial(sampling, rounds=1, sensors=True), "sensors", "planning",
+        "`mppi` on what an ensemble Kalman filter makes of the observations (`Observer`). Its steps come beside the budget.",
+    ),
     "cem": Row(partial(sampling, rounds=3), "full state", "planning", "Cross-entropy method, three rounds (`TaskMpc`)."),
     "ilqg": Row(lambda case: (planners.ilqg(case), {}), "full state", "planning", "iLQG-MPC (`ILQGController`)."),
     "linear": Row(

@@ -43,8 +43,7 @@ Every controller plays the same episodes of the native engine: episode i begins 
 - **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table,
   except PPO's: they were chosen for each id (`System.learning`), by trials on the same engine.
 - **Pictures**: scores from 0 (no action) to 1 (the best mean return on an id), over the ids that a controller played.
-
-No planner sees sensors: this package has no observer of the state for controllers.
+- **`mppi_sensors`** gets what policies get. Its filter estimates state, goal and drawn parameters.
 """
 
 

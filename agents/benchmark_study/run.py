@@ -169,10 +169,10 @@ def _timing(cell: Cell, make: Callable[[Case], Any], observed: Any) -> dict[str,
         period[0] = float(envs.episodes.settings.control_period)
 
         def act(observation: Any) -> Any:
-            before, began = sum(engine.steps for engine in alone.engines), time.process_time()
+            before, began = alone.planned, time.process_time()
             action = policy(observation)
             spent.append(time.process_time() - began)
-            plans.append(sum(engine.steps for engine in alone.engines) > before or not alone.engines)
+            plans.append(alone.planned > before or not alone.engines)
             if len(spent) >= TIMED:
                 raise _EnoughError
             return action

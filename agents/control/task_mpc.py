@@ -243,12 +243,12 @@ class World:
     def _step(self, state: Array, context: Array, older: Array, action: Array, late: Rows) -> tuple[Array, Array, Array, Any]:
         """One control step, which the older action begins: states, contexts, rewards (R,), and whether it failed (R,)."""
         control = self.task.scale_action(action)
-        after, failed = self._move(state, self.task.scale_action(older), control, late)
+        after, failed = self.move(state, self.task.scale_action(older), control, late)
         then = context_after(self.task, context, control, after)
         terms = self.task.reward(state, after, action, context, then)
         return after, then, np.sum(list(terms.values()), axis=0), failed
 
-    def _move(self, state: Array, older: Array, newer: Array, late: Rows) -> tuple[Array, Any]:
+    def move(self, state: Array, older: Array, newer: Array, late: Rows) -> tuple[Array, Any]:
         """States after a control step whose first `late` physics steps are under the older control; whether it failed."""
         if not late.any():
             after, status = self.engine.step(state, newer, self.parameter_values, substeps=self.substeps)

@@ -23,6 +23,10 @@ from numba.extending import overload, register_jitable
 
 MUSCLE_SPEED = 10.0
 """Largest shortening speed [optimal lengths per s]."""
+MUJOCO_SMOOTH = 0.1
+"""Of MuJoCo's own muscles: width of the transition from activation to deactivation [-]."""
+MUJOCO_RANGE = (0.5, 1.5)
+"""Of MuJoCo's own muscles: fibre lengths at the two given lengths of a tendon."""
 STEEPNESS = 10.0
 """Steepness of the transition from activation (excitation above) to deactivation (below) [-]."""
 

@@ -6,7 +6,7 @@ Geometry, masses, forces, optimal and slack lengths, time constants are the same
   [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; they differ by up to 0.09 F_max (active force by
   length, force by speed). Passive force shares the active one's widths and is up to 0.22 F_max larger at 1.35 (0.07 at 1.2):
   published results rest on this MuJoCo model. In the upper body's the two are separate.
-* Activation blends time constants where ours blends rates, over a width of `SMOOTH`.
+* Activation blends time constants where ours blends rates, over a width of `MUJOCO_SMOOTH`.
 * Dry friction holds a joint; ours lets it creep, below `mechanics.tree.Joint.friction_speed`.
 * Springs at the ends of the elbow's range begin sharply, ours over 0.02 rad.
 * Steps are implicitfast Euler steps of 1 ms, of first order.
@@ -34,8 +34,7 @@ from ...core.parameters import Parameters
 from ...core.simulator import Array, check_number
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.structure import rotation
-from ...muscles.mujoco_muscle import RANGE, SMOOTH
-from ...muscles.muscle import MUSCLE_SPEED
+from ...muscles.muscle import MUJOCO_RANGE, MUJOCO_SMOOTH, MUSCLE_SPEED
 from .elbow import DAMPING, FALL, FRICTION, LAG, LOAD, RISE, STOP_STIFFNESS
 from .elbow_shape import forearm_of, stand
 from .model import JOINT, MUSCLES, ElbowModel
@@ -122,7 +121,7 @@ class MujocoElbow(MujocoSimulator):
         """Write force, optimal and slack length, and time constants of a muscle."""
         k = compiled.actuator(name).id
         compiled.actuator_gainprm[k, 2] = compiled.actuator_biasprm[k, 2] = own[0] * stronger
-        compiled.actuator_lengthrange[k] = own[2] + np.array(RANGE) * own[1]
+        compiled.actuator_lengthrange[k] = own[2] + np.array(MUJOCO_RANGE) * own[1]
         compiled.actuator_dynprm[k, :2] = row[RISE], row[FALL]
 
     def _write_pneumatic(self, compiled: mujoco.MjModel, name: str, own: Array, stronger: float, row: Array) -> None:
@@ -176,7 +175,8 @@ class MujocoElbow(MujocoSimulator):
 TINY_INERTIA = 1e-9
 """[kg m^2] Least inertia of a body, for MuJoCo."""
 HILL = (
-    f'<muscle name="{{name}}" tendon="{{name}}" tausmooth="{SMOOTH}" lengthrange="0.1 0.2" range="{RANGE[0]} {RANGE[1]}" '
+    f'<muscle name="{{name}}" tendon="{{name}}" tausmooth="{MUJOCO_SMOOTH}" lengthrange="0.1 0.2" '
+    f'range="{MUJOCO_RANGE[0]} {MUJOCO_RANGE[1]}" '
     f'force="1" lmin="{LMIN}" lmax="{LMAX}" vmax="{MUSCLE_SPEED}" fpmax="{FPMAX}" fvmax="{FVMAX}"/>'
 )
 _LAGGING = '<general name="{name}" tendon="{target}" dyntype="filterexact" dynprm="1" biastype="none" {gain}/>'

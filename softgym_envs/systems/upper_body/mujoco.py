@@ -7,7 +7,7 @@ Their curves are quadratic splines, whose shapes (`ACTIVE`, `PASSIVE`, `SHORTENI
 those of [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; active and passive force by length have widths
 and places of their own. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive). With
 muscles off, the arm hangs up to 0.06 rad elsewhere. Activation blends time constants where ours blends rates, over a width of
-`SMOOTH`.
+`MUJOCO_SMOOTH`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import add_stops, quaternion, spec_of, state_index, write_tree
 from ...mechanics.structure import rotation
 from ...mechanics.tree import Tree
-from ...muscles.mujoco_muscle import RANGE, SMOOTH
-from ...muscles.muscle import MUSCLE_SPEED
+from ...muscles.muscle import MUJOCO_RANGE, MUJOCO_SMOOTH, MUSCLE_SPEED
 from ...muscles.paths import Muscle, Muscles
 from .mismatch import LADDER
 from .model import FALL, PARAMETERS, RISE, BodyModel
@@ -126,13 +125,13 @@ def add_muscles(spec: mujoco.MjSpec, muscles: Muscles) -> None:
         force, optimal, slack = muscle.numbers
         made = spec.add_actuator(name=muscle.name, target=muscle.name, trntype=mujoco.mjtTrn.mjTRN_TENDON)
         made.set_to_muscle(
-            timeconst=[RISE, FALL], tausmooth=SMOOTH, range=[part + ACTIVE.shift for part in RANGE], force=force,
+            timeconst=[RISE, FALL], tausmooth=MUJOCO_SMOOTH, range=[part + ACTIVE.shift for part in MUJOCO_RANGE], force=force,
             scale=200.0, lmin=ACTIVE.lmin, lmax=ACTIVE.lmax, vmax=SHORTENING * MUSCLE_SPEED, fpmax=PASSIVE.force,
             fvmax=LENGTHENING,
         )  # fmt: skip
-        made.biasprm[:2] = [part + PASSIVE.shift for part in RANGE]
+        made.biasprm[:2] = [part + PASSIVE.shift for part in MUJOCO_RANGE]
         made.biasprm[5] = PASSIVE.lmax
-        made.lengthrange = [slack + part * optimal for part in RANGE]
+        made.lengthrange = [slack + part * optimal for part in MUJOCO_RANGE]
 
 
 def _add_tendon(spec: mujoco.MjSpec, muscles: Muscles, muscle: Muscle) -> None:
