@@ -13,6 +13,7 @@ from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, St
 from softgym_envs.envs.episodes import Episodes
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.build import uneven_ground
+from softgym_envs.systems.tensegrity.controllers import CONTROLLERS, rolling
 from softgym_envs.systems.tensegrity.features import COM, HEADING, RowFeatures
 from softgym_envs.systems.tensegrity.model import prism, superball
 from softgym_envs.systems.tensegrity.poses import StartSpread, kept_starts, stable_faces
@@ -20,6 +21,34 @@ from softgym_envs.systems.tensegrity.task_kernels import FRAME_NAMES, HEIGHT
 from softgym_envs.systems.tensegrity.terrain import Terrain
 
 IDS = ROLL, CRAWL, WAYPOINT, TERRAIN = [entry.id for entry in system("tensegrity").tasks]
+
+
+@pytest.mark.parametrize("level", [1.0, 3.0])
+def test_the_ridge_stands_across_the_way_and_is_as_high_as_its_level(level):
+    ridge, y = uneven_ground("ridge"), np.linspace(-1.2, 1.2, 25)
+    highest = [ridge.height(np.linspace(0.0, 4.0, 401), np.full(401, place), level).max() for place in y]
+    np.testing.assert_allclose(highest, level, rtol=0.02)
+    x = np.linspace(-1.0, 6.0, 71)
+    assert not ridge.height(x, 2.0 + 0.0 * x).any() and not ridge.height(np.full(25, 0.8), y).any()  # beside and before it
+
+
+def test_straight_on_ends_at_the_ridge_and_a_detour_gets_past_it():
+    envs = gym.make_vec(TERRAIN, num_envs=10, ground="ridge", heading=0.0, level=3).unwrapped
+    model, passed, found = envs.simulator.model, np.zeros(10, dtype=bool), {}
+
+    def detour(observation):
+        place = model.center_of_mass(envs.state)[:, :2]
+        side = np.where(place[:, 1] < 0.0, -1.0, 1.0)
+        passed[:] |= np.abs(place[:, 1]) > 2.1
+        way = np.where(passed[:, None], (5.0, 1.5), (1.0, 2.4)) * np.stack([np.ones(10), side], axis=1) - place
+        return rolling(model, envs.state, way / np.linalg.norm(way, axis=1, keepdims=True))
+
+    for name, act in (("straight", CONTROLLERS[TERRAIN]["heuristic"](envs)), ("detour", detour)):
+        observation, _ = envs.reset(seed=900)
+        for _ in range(99):
+            observation, *_, info = envs.step(act(observation))
+        found[name] = info["is_success"].sum()
+    assert found["straight"] == 0 and found["detour"] >= 7
 
 
 # --- Keywords and options ---------------------------------------------------------------------------------------------
@@ -45,7 +74,7 @@ def test_tasks_take_their_options():
         )
         assert env.episodes.parameter_values[0, env.episodes.nominal.index("terrain_scale")] == level
     assert np.abs(heights[0]).max() == 0 and np.abs(heights[1]).max() > 1e-3
-    assert {gym.make(TERRAIN, ground=g).reset(seed=0)[0].shape for g in ("rubble", "steps", "slope")} == {(111,)}
+    assert {gym.make(TERRAIN, ground=g).reset(seed=0)[0].shape for g in ("rubble", "steps", "slope", "ridge")} == {(111,)}
     assert gym.make(ROLL, target_speed=(0.5, 1.5), heading=None).unwrapped.reset(seed=0)
 
 

@@ -148,9 +148,11 @@ def terrain(
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
         control_weight: Weight of the mean squared action.
-        ground: "rubble", "steps" or "slope".
-        level: 0 is flat, 1 is rubble of 0.3 m, steps of 0.2 m or a slope of 8 degrees; up to 3 times that. An option of
-            `reset` as well; it is the parameter terrain_scale, which `randomize` can draw, and `params` can name instead.
+        ground: "rubble", "steps", "slope", or "ridge": a V-shaped ridge across the x axis at 2.6 m, open towards the robot.
+            At level 3, with heading 0, it is too high to climb: the robot has to leave its way and pass an end.
+        level: 0 is flat, 1 is rubble of 0.3 m, steps of 0.2 m, a slope of 8 degrees or a ridge of 1 m; up to 3 times that. An
+            option of `reset` as well; it is the parameter terrain_scale, which `randomize` can draw, and `params` can name
+            instead.
         ground_seed: Which rubble.
         averaging_time: Time over which the velocity of the reward is averaged [s], longer than the robot takes from one face
             to the next; 0: not at all.
@@ -170,15 +172,19 @@ def terrain(
     )
 
 
+RIDGE, RIDGE_WIDTH = ((1.8, 1.2), (2.6, 0.0)), 0.7
+"""Crest of one half of the ridge, end and middle, and distance from it at which the ground is flat [m]."""
+
+
 def uneven_ground(kind: str, seed: int = 0) -> Terrain:
     """Ground of level 1, 20 m x 20 m, as a height field, so that the parameter terrain_scale sets its level.
 
-    Rubble is even around the origin, where the robot begins.
+    Rubble is even around the origin, where the robot begins. A ridge is flat beyond `RIDGE_WIDTH` from its crest.
 
     Raises:
         OptionError: Unknown kind, or no seed.
     """
-    check_choice("ground", kind, ("rubble", "steps", "slope"))
+    check_choice("ground", kind, ("rubble", "steps", "slope", "ridge"))
     check_number("ground_seed", seed, low=0, whole=True)
     if kind == "rubble":
         rubble = Terrain.rubble(height=0.3, seed=seed)
@@ -187,6 +193,12 @@ def uneven_ground(kind: str, seed: int = 0) -> Terrain:
         return Terrain(heights=share * rubble.heights, cell=rubble.cell)
     if kind == "steps":
         return Terrain.steps(height=0.2)
+    if kind == "ridge":
+        x, y = np.meshgrid(np.arange(-10.0, 10.05, 0.1), np.arange(-10.0, 10.05, 0.1), indexing="ij")
+        end, along = np.array(RIDGE[0]), np.subtract(RIDGE[1], RIDGE[0])
+        share = np.clip(((x - end[0]) * along[0] + (np.abs(y) - end[1]) * along[1]) / (along @ along), 0.0, 1.0)
+        away = np.hypot(x - end[0] - share * along[0], np.abs(y) - end[1] - share * along[1])
+        return Terrain(heights=0.5 * (1.0 + np.cos(np.pi * np.minimum(away / RIDGE_WIDTH, 1.0))), cell=0.1)
     x = np.arange(-10.0, 11.0)
     return Terrain(heights=np.repeat(np.tan(np.deg2rad(8.0)) * x[:, None], len(x), axis=1), cell=1.0)
 
