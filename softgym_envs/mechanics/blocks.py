@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ..core.simulator import Array
 from ..engines.numba.engine import inner, lean
+from ..engines.numba.lanes import some, tanh, zeros
 from .constraints import add_gap_curvature, gap_slopes, held_axes, pose_bend, pose_slopes, pose_start, pose_turns
 from .contact import add_contact_columns, add_contact_curvature
 from .integrator import evaluate, put_gap_slopes
 from .kernels import body_slopes, curvature, gather_momentum, gravity, lift, place_links, prepare_curvature
-from .linear import factor, factor_any
+from .linear import exchange, factor
 from .scratch import resistance
 from .stops import stop_stiffness
 from .vectors import screw, vec
@@ -47,12 +46,12 @@ class Blocks(NamedTuple):
 
 
 @inner
-def new_blocks(s, count):
-    """Empty memory for `count` parameters."""
+def new_blocks(s, count, zero=0.0):
+    """Empty memory for `count` parameters and numbers like `zero`."""
     n, m = len(s.parent), s.row[-1]
     return Blocks(
-        np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, count)), np.zeros((m, count)), np.zeros((n, count)),
-        np.zeros(len(s.body)),
+        zeros((n, n), zero), zeros((n, n), zero), zeros((n, n), zero), zeros((n, count), zero), zeros((m, count), zero),
+        zeros((n, count), zero), zeros(len(s.body), zero),
     )  # fmt: skip
 
 
@@ -98,11 +97,12 @@ def _solved_blocks(s, w, d):
     if len(w.h) > 0:
         _gap_columns(s, w, d)
     _mass_columns(s, w, d)
-    _newton_matrix(s, w, d)
-    if factor(w.K, w.order, s.near, s.far, s.left):
-        return True
-    _newton_matrix(s, w, d)
-    return factor_any(w.K, w.order)
+    for attempt in range(2):
+        _newton_matrix(s, w, d)
+        good = factor(w.K, w.order, s.near, s.far, s.left) if attempt == 0 else exchange(w.K, w.order)
+        if some(good):
+            break
+    return good
 
 
 @lean
@@ -140,7 +140,9 @@ def _contact_blocks(s, w, d):
     w.touch[:] = 0.0
     if add_contact_curvature(s, w.values, w.mid, 0.25 * w.length[0], w.touch):
         for blocks in (d.rq, d.pq, d.pn):
-            blocks += w.touch
+            for i in range(len(blocks)):
+                for j in range(len(blocks)):
+                    blocks[i, j] += w.touch[i, j]
 
 
 @lean
@@ -173,7 +175,7 @@ def _force_columns(s, w, d):
     """Columns by stiffness, rest, damping, armature, offset and dry friction of the joints."""
     n, h = len(s.parent), w.length[0]
     for i in range(n):
-        slopes = (w.values[n + i] - w.q[i], w.values[i], -w.v[i], w.v[i], 1.0)
+        slopes = (w.values[n + i] - w.q[i], w.values[i], -w.v[i], w.v[i])
         for kind in range(5):
             c = s.place[kind * n + i]
             if c < 0:
@@ -184,11 +186,12 @@ def _force_columns(s, w, d):
                 early, late = -1.0, 1.0
             else:  # a force
                 early, late = s.early * h, (1.0 - s.early) * h
-            d.rc[i, c] += early * slopes[kind]
-            d.pc[i, c] += late * slopes[kind]
+            slope = slopes[kind] if kind < 4 else 1.0
+            d.rc[i, c] += early * slope
+            d.pc[i, c] += late * slope
         c = s.place[len(s.base) - n + i]
         if c >= 0:
-            dry = -np.tanh(w.v[i] / s.slip[i])
+            dry = -tanh(w.v[i] / s.slip[i])
             d.rc[i, c] += s.early * h * dry
             d.pc[i, c] += (1.0 - s.early) * h * dry
 

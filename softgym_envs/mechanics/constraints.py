@@ -42,7 +42,8 @@ def pose_turns(s, values, c):
     """World axes about which the pose turns when its roll, pitch, yaw change."""
     k = pose_start(s, c) + 3
     (cp, sp), (cy, sy) = turn(values[k + 1]), turn(values[k + 2])
-    return (cp * cy, cp * sy, -sp), (-sy, cy, 0.0), (0.0, 0.0, 1.0)
+    zero = 0.0 * cp + 0.0  # a vector if the pose is
+    return (cp * cy, cp * sy, -sp), (-sy, cy, zero), (zero, zero, zero + 1.0)
 
 
 @lean

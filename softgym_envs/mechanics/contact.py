@@ -132,9 +132,10 @@ def add_contact_columns(s, values, x, factor, columns):
         start, Z = pose_start(s, len(s.weld) + k), peg_axis(s, values, k)
         for b in range(len(s.ball)):
             depth, at, d, normal, side, distance = nearest(s, values, x, b, k, Z)
-            if depth <= 0.0:
+            if not some(depth > 0.0):
                 continue
             _, force, slope = push(s.peg[k, 2], s.peg[k, 3], depth)
+            force, slope = select(depth > 0.0, force, 0.0), select(depth > 0.0, slope, 0.0)
             axes = pose_turns(s, values, len(s.weld) + k)
             for entry in range(6):
                 column = s.place[start + entry]

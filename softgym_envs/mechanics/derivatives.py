@@ -17,6 +17,7 @@ import numpy as np
 
 from ..core.simulator import Status
 from ..engines.numba.engine import kernel, lean
+from ..engines.numba.lanes import some
 from .blocks import differentiate, differentiate_here, new_blocks
 from .integrator import step, still
 from .linear import solve_columns, solve_transposed
@@ -58,7 +59,7 @@ def add_row(row, X, factor, out):
     """Out (k,) += factor row (N,) X (N, k), where X may be longer."""
     for j in range(len(row)):
         f = factor * row[j]
-        if f != 0.0:
+        if some(f != 0.0):
             for k in range(len(out)):
                 out[k] += f * X[j, k]
 

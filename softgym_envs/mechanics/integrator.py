@@ -24,8 +24,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.simulator import Status
-from ..engines.numba.engine import kernel, lean
-from ..engines.numba.lanes import blend, count, fma, select, size, some, without
+from ..engines.numba.engine import LEAN, kernel, lean
+from ..engines.numba.lanes import blend, fma, is_wide, overload, rows_of, select, size, some, without
 from .constraints import gap_slopes, gaps
 from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
@@ -79,7 +79,7 @@ def newton_matrix(s, w, secant):
 
     `secant`: dry friction has the slope of its secant through rest.
     """
-    n, h, K, A, slot, alone = len(s.parent), w.length[0], w.fresh, w.rows, s.slot, count(w.q[0]) == 1
+    n, h, K, A, slot, alone = len(s.parent), w.length[0], w.fresh, w.rows, s.slot, rows_of(w.q[0]) == 1
     prepare_curvature(s, w.values, w.scales, w.mid)
     K[:] = 0.0
     for j in range(n):
@@ -208,6 +208,18 @@ def step(s, x, w, x1, lam, behind):
             return _OK
         status = _UNSOLVED if fine else _DIVERGED
     return status
+
+
+def solved(s, x, w, x1, lam, behind, going):  # type: ignore[no-untyped-def]
+    """Whether `step` finds x1 and lambda; of several rows that are `going`, whether its first try does."""
+    raise NotImplementedError
+
+
+@overload(solved, jit_options=LEAN)
+def _solved(s, x, w, x1, lam, behind, going):  # type: ignore[no-untyped-def]
+    if is_wide(going):
+        return lambda s, x, w, x1, lam, behind, going: iterate(s, x, w, x1, lam, behind, going)[0]
+    return lambda s, x, w, x1, lam, behind, going: going and step(s, x, w, x1, lam, behind) == _OK
 
 
 @lean

@@ -180,13 +180,13 @@ def solve_columns(A, order, B):
     for i in range(1, n):
         for j in range(i):
             f = A[i, j]
-            if f != 0.0:
+            if some(f != 0.0):
                 for c in range(columns):
                     B[i, c] -= f * B[j, c]
     for i in range(n - 1, -1, -1):
         for j in range(i + 1, n):
             f = A[i, j]
-            if f != 0.0:
+            if some(f != 0.0):
                 for c in range(columns):
                     B[i, c] -= f * B[j, c]
         inverse = 1.0 / A[i, i]

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..core.simulator import Array, IntArray, Status
 from ..engines.numba.engine import LEAN, inner, kernel, lean
-from ..engines.numba.lanes import WIDE, count, is_wide, like, overload, select, some, zeros
+from ..engines.numba.lanes import WIDE, is_wide, like, overload, rows_of, select, some, spread, zeros
 from .blocks import differentiate, differentiate_here, new_blocks
 from .derivatives import push_forward
 from .integrator import evaluate, go_on, iterate, step, still
@@ -96,7 +96,7 @@ def forward(
 @kernel
 def step_rows(s, state, controls, parameter_values, substeps, states, status, zero):
     """`forward` of as many rows at a time as `zero` has; of several, rows that cannot go on have the status ALONE."""
-    n, lanes, rows = len(s.parent), count(zero), len(state)
+    n, lanes, rows = len(s.parent), rows_of(zero), len(state)
     w, lam, here, before = new_scratch(s, zero), zeros(s.row[-1], zero), zeros(2 * n, zero), zeros(n, zero)
     now, then, on = zeros(2 * n, zero), zeros(2 * n, zero), np.zeros((1, lanes))
     X, U, C = np.zeros((2 * n, lanes)), np.zeros((controls.shape[2], lanes)), np.zeros((parameter_values.shape[1], lanes))
@@ -128,14 +128,6 @@ def step_rows(s, state, controls, parameter_values, substeps, states, status, ze
                         states[first + k, t + 1] = X[:, k]
                     elif status[first + k] == _OK:
                         status[first + k] = code
-
-
-@lean
-def spread(rows, lanes):
-    """Write rows (B, N) to lanes (N, B or more); places without a row repeat the last one."""
-    for i in range(lanes.shape[0]):
-        for k in range(lanes.shape[1]):
-            lanes[i, k] = rows[min(k, len(rows) - 1), i]
 
 
 def advance(s, before, now, w, then, lam, here, behind, going):  # type: ignore[no-untyped-def]

@@ -180,7 +180,11 @@ def test_a_lost_row_learns_nothing_and_the_others_do():
     estimator = Estimator(model, 0.02, 0.008, (THETA, PSI), OFFSET)
     two = type(estimator.prior)(*(np.repeat(part, 2, axis=0) for part in estimator.prior))
     two.state[0, 35:40] += 50.0  # a state that no step can follow
-    later = estimator.correct(estimator.predict(two, np.tile(model.hold, (2, 1))), two.state[:, :7])
+    predicted = estimator.predict(two, np.tile(model.hold, (2, 1)))
+    for row in range(2):
+        alone = estimator.predict(type(two)(*(part[row : row + 1] for part in two)), model.hold[None])
+        np.testing.assert_array_equal(estimator.pack(alone)[0], estimator.pack(predicted)[row])
+    later = estimator.correct(predicted, two.state[:, :7])
     assert later.lost.tolist() == [1.0, 0.0]
     np.testing.assert_array_equal(later.theta[0], two.theta[0])
     assert later.information[1] > two.information[1] and later.information[0] == two.information[0]

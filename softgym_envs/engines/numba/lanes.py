@@ -280,13 +280,13 @@ def _packed(typingctx, array):
     return typing.signature(made, array), codegen
 
 
-def count(zero):
-    """Rows of a number or vector."""
+def rows_of(zero):
+    """How many rows a number or vector has."""
     raise NotImplementedError
 
 
-@overload(count)
-def _count(zero):
+@overload(rows_of)
+def _rows_of(zero):
     rows = LANES if is_wide(zero) else 1
     return lambda zero: rows
 
@@ -341,3 +341,18 @@ def _blend(chosen, new, old, left):
                 old[i, j] = select(chosen, new[i, j], old[i, j])
 
     return several
+
+
+def spread(rows, lanes):
+    """Write rows (B, N) to lanes (N, B or more); places without a row repeat the last one."""
+    raise NotImplementedError
+
+
+@overload(spread)
+def _spread(rows, lanes):
+    def write(rows, lanes):
+        for i in range(lanes.shape[0]):
+            for k in range(lanes.shape[1]):
+                lanes[i, k] = rows[min(k, len(rows) - 1), i]
+
+    return write

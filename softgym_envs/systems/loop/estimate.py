@@ -25,6 +25,7 @@ import numpy as np
 
 from ...core.simulator import Array
 from ...engines.numba.engine import plain, spread
+from ...engines.numba.lanes import LANES
 from ...mechanics.mechanism import Mechanism
 from ...mechanics.structure import with_numbers
 from .estimator_kernels import Believed, Gauge, correct_rows, predict_rows
@@ -158,9 +159,8 @@ class Estimator:
     def predict_rows(self, rows: Array, first: int, torques: Array) -> None:
         """`predict` of beliefs that are packed in rows (B, .) from column `first` on, in place."""
         torques = np.ascontiguousarray(torques)
-        spread(
-            lambda part: predict_rows(self._believed, first, torques[part], rows[part]), len(rows), LINEARIZED * self.substeps
-        )
+        work = LINEARIZED * self.substeps
+        spread(lambda part: predict_rows(self._believed, first, torques[part], rows[part]), len(rows), work, lanes=LANES)
 
     def correct(self, belief: Belief, angles: Array) -> Belief:
         """Correct with measured angles (B, 7) [rad]."""

@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.simulator import Array, Status
+from ...core.simulator import Array
 from ...engines.numba.engine import kernel, lean
+from ...engines.numba.lanes import WIDE, like, rows_of, select, size, some, spread, zeros
 from ...mechanics.blocks import differentiate_here, new_blocks
 from ...mechanics.derivatives import push_forward
-from ...mechanics.integrator import go_on, step, still
+from ...mechanics.integrator import go_on, solved, still
 from ...mechanics.scratch import new_scratch, set_constants, set_forces
 from ...mechanics.structure import TreeArrays
-
-_OK = int(Status.OK)
 
 
 class Believed(NamedTuple):
@@ -55,43 +54,68 @@ def scale(theta, i):
     return np.exp(theta[i]) if i < 2 else 1.0
 
 
-@kernel
-def predict_rows(believed, first, torques, rows):
+def predict_rows(believed: Any, first: int, torques: Array, rows: Array) -> None:
     """Predict beliefs in rows (B, .) by `substeps` steps under torques (B, nu); lost where a step or its derivative fails."""
+    alone = np.zeros(len(rows), dtype=np.bool_)
+    if len(rows) == 1:
+        return predict(believed, first, torques, rows, alone, 0.0)
+    predict(believed, first, torques, rows, alone, WIDE)
+    for row in np.flatnonzero(alone):
+        mine = slice(row, row + 1)
+        predict(believed, first, torques[mine], rows[mine], alone[mine], 0.0)
+
+
+@kernel
+def predict(believed, first, torques, rows, alone, zero):
+    """`predict_rows` of as many rows at a time as `zero` has; of several, rows that fail are `alone` (B,), and as they were."""
     parts, base, ways, substeps = believed
     s = TreeArrays(*parts)
-    n, m, k = len(s.parent), s.row[-1], ways.shape[1]
-    w, d, lam, X = new_scratch(s), new_blocks(s, len(base)), np.zeros(m), np.empty((n + m, k))
-    path, now, then = np.empty((substeps + 1, 2 * n)), np.empty((2 * n, k)), np.empty((2 * n, k))
-    push, parameter_values = np.zeros((len(s.actuated), k)), np.empty(len(base))
-    for b in range(len(rows)):
-        row = rows[b, first:]
-        theta, at = row[:k], k + k * k
-        x, S = row[at : at + 2 * n], row[at + 2 * n : at + 2 * n + 2 * n * k].reshape(2 * n, k)
-        parameter_values[:] = base
-        for i in range(k):
-            value = np.exp(theta[i]) if i < 2 else theta[i]
-            for c in range(len(base)):
-                parameter_values[c] += ways[c, i] * value
-        set_constants(s, parameter_values, w)
-        set_forces(s, torques[b], w)
-        path[0], now[:] = x, S
-        lost = at + 2 * n + 2 * n * k
+    n, m, k, lanes, count = len(s.parent), s.row[-1], ways.shape[1], rows_of(zero), len(base)
+    w, d, lam, X = new_scratch(s, zero), new_blocks(s, count, zero), zeros(m, zero), zeros((n + m, k), zero)
+    path, now, then = zeros((substeps + 1, 2 * n), zero), zeros((2 * n, k), zero), zeros((2 * n, k), zero)
+    at, push, on = k + k * k, np.zeros((len(s.actuated), k)), np.zeros((1, lanes))
+    lost = at + 2 * n + 2 * n * k
+    R, U, C = np.zeros((lost + 1, lanes)), np.zeros((torques.shape[1], lanes)), np.zeros((count, lanes))
+    row, beliefs = like(R, zero), rows[:, first : first + lost + 1]
+    for b in range(0, len(rows), lanes):
+        mine = slice(b, min(b + lanes, len(rows)))
+        spread(beliefs[mine], R)
+        spread(torques[mine], U)
+        for c in range(count):
+            for lane in range(lanes):
+                C[c, lane] = base[c]
+                for i in range(k):
+                    C[c, lane] += ways[c, i] * (np.exp(R[i, lane]) if i < 2 else R[i, lane])
+        set_constants(s, like(C, zero), w)
+        set_forces(s, like(U, zero), w)
+        for i in range(2 * n):
+            path[0, i] = row[at + i]
+            for c in range(k):
+                now[i, c] = row[at + 2 * n + i * k + c]
         good = row[lost] == 0.0
         for j in range(substeps):
             if j == 0:
                 still(path[0], path[1], lam)
             else:
                 go_on(path[j - 1, :n], path[j], path[j + 1])
-            good = good and step(s, path[j], w, path[j + 1], lam, j > 0) == _OK
-            good = good and differentiate_here(s, path[j, :n], path[j + 1, :n], lam, w, d)
-            if good:
+            good = good & solved(s, path[j], w, path[j + 1], lam, j > 0, good)
+            if some(good):
+                good = good & differentiate_here(s, path[j, :n], path[j + 1, :n], lam, w, d)
                 push_forward(s, w, d, now, push, ways, X, then)
                 now[:] = then
-        if good and np.isfinite(now).all():
-            x[:], S[:] = path[substeps], now
-        else:
-            row[lost] = 1.0
+        for i in range(2 * n):
+            row[at + i] = path[substeps, i]
+            for c in range(k):
+                good = good & (size(now[i, c]) < np.inf)
+                row[at + 2 * n + i * k + c] = now[i, c]
+        like(on, zero)[0] = select(good, 1.0, 0.0)
+        for lane in range(len(beliefs[mine])):
+            if on[0, lane] > 0.0:
+                beliefs[b + lane] = R[:, lane]
+            elif lanes > 1:
+                alone[b + lane] = beliefs[b + lane, lost] == 0.0
+            else:
+                beliefs[b, lost] = 1.0
 
 
 @lean
