@@ -524,7 +524,9 @@ def benchmark_page() -> str:
     more = (
         "\nPPO's success beside processor time, and on the MuJoCo models: [table](../../results/all_train_ppo/table.md).\n\n"
         "![Success against processor time](../../results/all_train_ppo/picture.png)\n\n"
-        "Films of the best controller of every id: [task cards](task_cards.md).\n"
+        "The best controller of one id of each system and, right of it, the worst one that does not learn (`zero` and\n"
+        "`random` left out), in the first episode:\n\n![Best and worst controllers](../images/benchmark.gif)\n\n"
+        "Films of every id: [task cards](task_cards.md).\n"
     )
     return NOTE + benchmark.markdown(benchmark.published(), "../images/benchmark_", FINDINGS) + more
 

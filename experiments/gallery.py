@@ -3,10 +3,12 @@
     python experiments/gallery.py
     python experiments/gallery.py --names VineGrow-v0 identify_block
 
-Writes docs/images/<id>.gif and docs/images/identify_<system>.gif, each below 290 kB. An episode is the first successful one.
+Writes docs/images/<id>.gif and identify_<system>.gif, each below 290 kB, and benchmark.gif, below 400 kB. An episode is the
+first successful one.
 In `identify_<system>` the controls of an episode on MuJoCo (the ghost) are played on by the native engine, with the parameters
 guessed at first and with those identified from recordings of MuJoCo. Fits are kept in runs/gallery; without them this takes
-about an hour.
+about an hour. `benchmark` shows the controllers of the highest and of the lowest mean return in the benchmark, without
+learners, in the first episode of one id of every system. Each episode takes the whole film.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ from numpy.typing import NDArray
 import softgym_envs  # noqa: F401  (registers the ids)
 import sysid
 from agents import pretrained
+from agents.benchmark_study import page
+from agents.benchmark_study.case import Case, Cell
+from agents.benchmark_study.controllers import row_of
+from agents.benchmark_study.run import SEED
+from agents.learning.evaluation import evaluate_controller
 from softgym_envs.core.base import embedded
 from softgym_envs.core.task import load
 from softgym_envs.envs.drawing import scene_of
@@ -60,13 +67,19 @@ CHOSEN = {
 GIVEN: dict[str, dict[str, float]] = {"block": {"friction": 0.35}, "box": {"friction": 0.6}}
 """Parameters of MuJoCo's model where its own are close to the initial guess."""
 FITS = Path("runs/gallery")
+TILE = (132, 88)
+"""Size of a picture of a controller [pixels]."""
+TILED_SECONDS, PAIRS = 3.0, 3
+"""Length of the film of controllers [s], and pairs of pictures in a row of it."""
+LEFT_OUT = ("zero", "random", "policy", "imitation")
+"""Controllers that are not filmed, beside those that learn from scratch."""
 
 
 @dataclass(frozen=True)
 class Args:
     """Options of the pictures."""
 
-    names: tuple[str, ...] = (*(task.id for task in tasks()), *(f"identify_{name}" for name in CHOSEN))
+    names: tuple[str, ...] = (*(task.id for task in tasks()), *(f"identify_{name}" for name in CHOSEN), "benchmark")
     """Pictures to make."""
     out: Path = Path("docs/images")
     """Folder."""
@@ -238,11 +251,71 @@ def show_identification(path: Path, name: str) -> None:
     film(path, seconds / speed, rows, draw)
 
 
+# --- the best and the worst controller --------------------------------------------------------------------------------
+
+
+def best_and_worst(env_id: str) -> tuple[page.Line, page.Line]:
+    """Lines of the benchmark of an id, by mean return."""
+    lines = [
+        line
+        for line in page.lines_of(page.published())
+        if line.id == env_id and not line.reason and not line.options
+        if line.controller not in LEFT_OUT and row_of(line.controller).budget != "training"
+    ]
+    lines.sort(key=lambda line: line.mean_return.value)
+    return lines[-1], lines[0]
+
+
+def played(line: page.Line) -> list[Scene]:
+    """Scenes of the benchmark's first episode."""
+    case, scenes = Case(Cell(line.id, line.controller, line.budget), np.ones(1, dtype=np.bool_)), list[Scene]()
+    controller, keywords = row_of(line.controller).make(case)
+
+    def opened(envs: Any) -> Callable[[Any], Any]:
+        policy = controller(envs)
+
+        def act(observation: Any) -> Any:
+            hints = envs.task.draw_hints(envs.context[0])
+            scenes.append(scene_of(envs.simulator, envs.state[0], hints, parameters=envs.episodes.parameters))
+            return policy(observation)
+
+        return act
+
+    evaluate_controller(opened, f"softgym_envs:{line.id}", episodes=1, seed=SEED, keywords=keywords, alive=case.alive)
+    return scenes
+
+
+def show_benchmark(path: Path) -> None:
+    """Pairs of pictures: the best controller left, the worst right."""
+    renderer, panels = PygameRenderer(TILE, overlay=False), list[Callable[[float], Image]]()
+    for env_id in [env_id for env_id, _ in CHOSEN.values() if env_id]:
+        runs = best_and_worst(env_id)
+        each = [played(line) for line in runs]
+        camera, both = still([scene for run in each for scene in run])
+        for line, scenes in zip(runs, (both[: len(each[0])], both[len(each[0]) :]), strict=True):
+            caption = f"{line.label}, {100 * line.success.value:.0f} %"
+
+            def draw(part: float, scenes: Any = scenes, camera: Any = camera, caption: str = caption) -> Image:
+                return captioned(renderer.rgb(scenes[round(part * (len(scenes) - 1))], camera), caption)
+
+            panels.append(draw)
+    width, rows = 2 * PAIRS, round(TILED_SECONDS * QUALITIES[0][0])
+
+    def mosaic(row: int) -> Image:
+        images = [draw(row / (rows - 1)) for draw in panels]
+        lines = [np.concatenate(images[k : k + width], axis=1) for k in range(0, len(images), width)]
+        return np.concatenate(lines)
+
+    film(path, TILED_SECONDS, rows, mosaic)
+
+
 def main(args: Args) -> None:
     """Write the pictures."""
     for name in args.names:
         path = args.out / f"{name}.gif"
-        if name.startswith("identify_"):
+        if name == "benchmark":
+            show_benchmark(path)
+        elif name.startswith("identify_"):
             show_identification(path, name.removeprefix("identify_"))
         else:
             show_id(path, name)

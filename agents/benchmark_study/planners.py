@@ -146,7 +146,8 @@ def ilqg(case: Case) -> Controller:
 
     def new(row: Row) -> RowPlanner:
         slope = row.simulator.engine.per_linearization  # type: ignore[attr-defined]
-        every, iterations = replanning(case, horizon, 2 * horizon, horizon * (TRIALS * len(STEP_SIZES) + slope), 10)
+        once = horizon * (2 + slope)  # the first run, and the gains of the last one
+        every, iterations = replanning(case, horizon, once, horizon * (TRIALS * len(STEP_SIZES) + slope), 10)
         return IlqgRow(row, horizon, every, iterations)
 
     return row_by_row(case, new)
