@@ -293,7 +293,7 @@ def show_benchmark(path: Path) -> None:
         each = [played(line) for line in runs]
         camera, both = still([scene for run in each for scene in run])
         for line, scenes in zip(runs, (both[: len(each[0])], both[len(each[0]) :]), strict=True):
-            caption = f"{line.label}, {100 * line.success.value:.0f} %"
+            caption = f"{100 * line.success.value:.0f} %: {line.label}"
 
             def draw(part: float, scenes: Any = scenes, camera: Any = camera, caption: str = caption) -> Image:
                 return captioned(renderer.rgb(scenes[round(part * (len(scenes) - 1))], camera), caption)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator, is_exact
-from softgym_envs.core.system import System
+from softgym_envs.core.system import System, options_from_text
 from softgym_envs.systems import system_of_task
 
 from ..learning.evaluation import Controller
@@ -38,6 +38,11 @@ class Cell(NamedTuple):
     """Seed of samples, or of the training; episodes have their own."""
     options: str = ""
     """Keywords of the environment as words key=value with spaces between them."""
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """Keywords of the environment, of episodes and of trainings."""
+        return options_from_text(self.options.split())
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ def trained(case: Case, algorithm: Literal["ppo", "sac"]) -> tuple[Controller, M
 
     cell, own = case.cell, case.system.learning_of(case.cell.id, algorithm)
     steps = cell.budget or settings(algorithm, own)["steps"]
-    training = Training(f"softgym_envs:{cell.id}", steps, algorithm, seed=cell.seed, overrides=own)
+    training = Training(f"softgym_envs:{cell.id}", steps, algorithm, cell.keywords, seed=cell.seed, overrides=own)
     began = time.process_time()
     found = train(training)
     case.training_seconds, case.training_steps = time.process_time() - began, training.steps_after()
@@ -80,7 +80,7 @@ def demonstrated(controller: Controller, case: Case, alive: Any) -> tuple[Evalua
 
     found = evaluate_controller(
         opened, f"softgym_envs:{case.cell.id}", episodes=DEMONSTRATIONS, seed=DEMONSTRATION_SEED + 1000 * case.cell.seed,
-        alive=alive,
+        keywords=case.cell.keywords, alive=alive,
     )  # fmt: skip
     return found, np.concatenate(seen), np.concatenate(done)
 

@@ -42,7 +42,8 @@ Every controller plays the same episodes of the native engine: episode i begins 
 - **Steps**: simulated control steps per executed one, measured. A step with exact derivatives counts as one.
 - **Settings**: horizons and knots are the system's (`System.planning`), the rest are defaults. None was tuned for this table,
   except PPO's: they were chosen for each id (`System.learning`), by trials on the same engine.
-- **Pictures**: scores from 0 (no action) to 1 (the best mean return on an id), over the ids that a controller played.
+- **Pictures**: scores from 0 (no action) to 1 (the best mean return on an id), over the ids and keywords that a controller
+  played.
 - **`mppi_sensors`** gets what policies get. Its filter estimates state, goal and drawn parameters.
 """
 
@@ -115,9 +116,10 @@ def lines_of(cells: Sequence[Mapping[str, Any]]) -> list[Line]:
     return sorted((Line(*key, tuple(some)) for key, some in groups.items()), key=place)
 
 
-def published() -> list[dict[str, Any]]:
-    """The cells that come with the package."""
-    return list(read_json(PUBLISHED)["cells"]) if PUBLISHED.is_file() else []
+def published(others: bool = False) -> list[dict[str, Any]]:
+    """The cells that come with the package: of the controllers of the table, or of the others, such as oracles."""
+    cells = read_json(PUBLISHED)["cells"] if PUBLISHED.is_file() else []
+    return [cell for cell in cells if (cell["controller"] not in ROWS) == others]
 
 
 def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequence[str] = ()) -> str:

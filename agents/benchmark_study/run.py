@@ -21,7 +21,7 @@ import numpy as np
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.simulator import check_number
-from softgym_envs.core.system import options_from_text, task_keywords
+from softgym_envs.core.system import task_keywords
 from softgym_envs.systems import system_of_task, tasks
 
 from ..learning.evaluation import Controller, evaluate_controller
@@ -127,7 +127,7 @@ class _Count:
 
 
 def _keywords(cell: Cell, observed: Any) -> dict[str, Any]:
-    return {**observed, **options_from_text(cell.options.split())}
+    return {**observed, **cell.keywords}
 
 
 def _episodes(case: Case, controller: Controller, observed: Any, episodes: int) -> tuple[Any, _Count]:

@@ -172,12 +172,13 @@ def test_learners_train_as_long_as_asked_or_as_their_id_says(tmp_path, monkeypat
     trainings = []
 
     def train(training):
+        assert training.keywords == {"tolerance": 0.003}
         trainings.append(training.steps)
         raise MissingDependencyError("enough is known")
 
     monkeypatch.setattr("agents.learning.rl.train", train)
     for steps in (None, 5000):
-        agents.benchmark(["ArmReach-v0"], ["ppo"], out=tmp_path, training_steps=steps, progress=lambda text: None)
+        agents.benchmark(["ArmReach-v0"], ["ppo"], out=tmp_path, training_steps=steps, options="tolerance=0.003", progress=str)
     own = system_of_task("ArmReach-v0").learning_of("ArmReach-v0", "ppo")["steps"]
     assert trainings == [own, own, own, 5000, 5000, 5000]
 
