@@ -518,7 +518,8 @@ FINDINGS = (
     "Exact derivatives solve TensegrityRoll, but not in time. `linear` with 100 steps succeeds in 10 of 10 episodes, where "
     "`mppi` reaches 83 %. One of its plans takes 1.1 s, in a period of 0.1 s.",
     "Static friction hides the slope of the reward. On SlidingBlock, `ilqg` and `linear` earn what no action earns. "
-    "Sampling with up to 1,000 steps reaches 3 % at most, `mppi` with 10,000 steps 80 %. The heuristic succeeds in all episodes.",
+    "Sampling with up to 1,000 steps reaches 3 % at most, `mppi` with 10,000 steps 80 %. "
+    "The heuristic succeeds in all episodes.",
 )
 """What the table shows, in sentences; read them again when its numbers change."""
 BENCHMARK = "reference/benchmark.md"
