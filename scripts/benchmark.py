@@ -5,9 +5,9 @@
     softgym-envs benchmark ArmReach-v0 mppi ilqg --budget 100 1000
     softgym-envs benchmark --out runs/all --jobs 2                  # every id, every controller: hours
 
-Results go to the folder: benchmark.md, a picture per system, numbers.json, one JSON per cell. Cells that are there are not run
-again; those of other episodes, or of a controller whose file has changed, are refused. Published rows of the same ids stand
-beside them. In Python: `agents.benchmark`.
+Results go to the folder: benchmark.md, a page per controller, a picture per system, numbers.json, one JSON per cell. Cells that
+are there are not run again; those of other episodes, or of a controller whose file has changed, are refused. Published rows of
+the same ids stand beside them. In Python: `agents.benchmark`.
 """
 
 from __future__ import annotations

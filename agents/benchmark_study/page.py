@@ -259,14 +259,33 @@ def draw(cells: Sequence[Mapping[str, Any]], family: str) -> bytes:
     return stream.getvalue()
 
 
+def of_one(name: str, lines: Sequence[Line]) -> str:
+    """Markdown: the page of one controller, with its place among all on every id."""
+    own = [line for line in lines if line.controller == name and not line.reason]
+    scores, rows = scores_of(lines), ["| id | controller | score | place by return |", "| --- | --- | --- | --- |"]
+    for line in own:
+        rivals = [other for other in lines if (other.id, other.options) == (line.id, line.options) and not other.reason]
+        better = sum(other.mean_return.value > line.mean_return.value for other in rivals)
+        score = scores.get((f"{line.id} {line.options}", line.label))
+        shown = "" if score is None else f"{score.mean():.2f}"
+        options = f" {line.options}" if line.options else ""
+        rows.append(f"| `{line.id}`{options} | `{line.label}` | {shown} | {better + 1} of {len(rivals)} |")
+    page = [f"# `{name}`\n", f"{row_of(name).text} It sees: {_sees(name, lines)}. [All controllers](benchmark.md).\n"]
+    empty = [line for line in lines if line.controller == name and line.reason]
+    return "\n".join([*page, *rows, "", *_table(own), *_empty(empty)])
+
+
 def write(cells: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """Write the page and its pictures into a folder, beside the published cells of the same ids."""
+    """Write the page, those of single controllers and pictures into a folder, beside the published cells of the same ids."""
     keys = ("id", "controller", "budget", "seed", "options")
     own = {tuple(cell[key] for key in keys) for cell in cells}
     ids = {cell["id"] for cell in cells}
     known = [cell for cell in published() if cell["id"] in ids and tuple(cell[key] for key in keys) not in own]
     together = [*known, *cells]
     write_atomically(out / "benchmark.md", markdown(together, "").encode())
+    lines = lines_of(together)
+    for name in dict.fromkeys(cell["controller"] for cell in cells):
+        write_atomically(out / f"{''.join(c if c.isalnum() else '-' for c in name)}.md", of_one(name, lines).encode())
     for family in families(together):
         write_atomically(out / f"{family}.png", draw(together, family))
 

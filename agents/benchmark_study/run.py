@@ -4,6 +4,7 @@
     out/policies/*.npz     policies that imitate
     out/numbers.json       all cells
     out/benchmark.md       the page, and a picture per system
+    out/<controller>.md    its page
 
 Every episode and every sample is seeded by its cell: a cell that runs alone is equal to that of a table, but for times.
 """
