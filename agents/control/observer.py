@@ -25,7 +25,7 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_number
 from softgym_envs.core.task import context_after
 
-from .task_mpc import Policy, Rows, World, with_drawn
+from .task_mpc import Policy, Rows, World, check_robot, with_drawn
 
 PARTS = 4
 """Parts in which the first observation of an episode is applied."""
@@ -73,7 +73,7 @@ class Observer:
     True
 
     Raises:
-        OptionError: Observations are delayed, or there are more than the task's.
+        OptionError: `envs` is no such environment, the engine is another robot's, or observations are delayed or hold actions.
     """
 
     envs: Any
@@ -96,6 +96,7 @@ class Observer:
     """(B, nc) estimates."""
 
     def __post_init__(self) -> None:
+        check_robot(self.envs, self.engine)
         envs, self.members = self.envs, self.members or max(64, 2 * self.engine.n)
         check_number("members", self.members, low=8, whole=True)
         check_number("seed", self.seed, low=0, whole=True)

@@ -111,14 +111,7 @@ class TaskMpc:
         Raises:
             OptionError: `envs` is no such environment, the engine is another robot's, or the seed is no whole number >= 0.
         """
-        if not isinstance(envs, _VectorEnv):
-            made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point')"
-            raise OptionError(f"envs is {type(envs).__name__}, expected a SoftgymVectorEnv, as of {made}")
-        theirs = envs.simulator.state_names[: engine.nx]
-        if engine.state_names != theirs:
-            pairs = zip_longest(engine.state_names, theirs, fillvalue="nothing more")
-            ours, other = next((a, b) for a, b in pairs if a != b)
-            raise OptionError(f"engine is of another robot than envs: its state has {ours!r} where that of envs has {other!r}")
+        check_robot(envs, engine)
         check_number("seed", seed, low=0, whole=True)
         rows, size = envs.num_envs, envs.action_space.shape[1]
         rngs = np.random.default_rng(seed).spawn(rows)
@@ -167,6 +160,22 @@ class TaskMpc:
         best = np.argsort(costs, axis=1, kind="stable")[:, : self.elites, None, None]
         chosen = np.take_along_axis(noise, best, axis=1)
         return np.take_along_axis(tried, best, axis=1).mean(axis=1), chosen.std(axis=1)
+
+
+def check_robot(envs: Any, engine: Simulator) -> None:
+    """Check that an environment is a `SoftgymVectorEnv` of the engine's robot.
+
+    Raises:
+        OptionError: It is not.
+    """
+    if not isinstance(envs, _VectorEnv):
+        made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point')"
+        raise OptionError(f"envs is {type(envs).__name__}, expected a SoftgymVectorEnv, as of {made}")
+    theirs = envs.simulator.state_names[: engine.nx]
+    if engine.state_names != theirs:
+        pairs = zip_longest(engine.state_names, theirs, fillvalue="nothing more")
+        ours, other = next((a, b) for a, b in pairs if a != b)
+        raise OptionError(f"engine is of another robot than envs: its state has {ours!r} where that of envs has {other!r}")
 
 
 def with_drawn(parameter_values: Parameters, episodes: Any, rows: Rows) -> Parameters:

@@ -502,6 +502,9 @@ def test_an_observer_refuses_what_it_does_not_know():
     with pytest.raises(OptionError, match="action_memory"):
         observed(ARM, action_memory=1)
     envs, engine, _ = observed(ARM)
+    for given in ((gym.make(f"softgym_envs:{ARM}"), engine), (envs, system("block").simulator())):
+        with pytest.raises(OptionError, match=r"^(envs|engine) is "):
+            Observer(*given)
     for name, value in {"members": 2, "accuracy": 0.0, "seed": -1}.items():
         with pytest.raises(OptionError, match=name):
             Observer(envs, engine, **{name: value})
