@@ -3,7 +3,6 @@
     id                    keywords                              oracle
     VineNavigate-v0       clutter=pocket                        plan_far
     TensegrityTerrain-v0  ground=ridge heading=0.0 level=3      detour
-    LoopBend-v0           periods=[1.0,1.5] tolerance=0.005     learn_profile
     ArmReach-v0           tolerance=0.003                       regulate
     UpperBodyReach-v0     tolerance=0.01 hold_time=1.0          reach_stiffly
     SlidingBlock-v0       tolerance=[0.005,0.03]                try_policy
@@ -60,36 +59,6 @@ def detour(envs: Any, aside: float = 2.1, beside: Array | None = None, beyond: A
         way = np.where(past[:, None], second, first) * np.stack([np.ones(len(side)), side], axis=1) - place
         size = np.linalg.norm(way, axis=1, keepdims=True)
         return np.asarray(rolling(model, envs.state, way / np.maximum(size, 1e-9)) * np.clip(size / 0.5, 0.0, 1.0))
-
-    return act
-
-
-def learn_profile(envs: Any, rounds: int = 100, gain: float = 0.5, rate: float = 1.5) -> Policy:
-    """Iterative learning control: simulates the episode `rounds` times, and corrects its actions by the arm's errors."""
-    from softgym_envs.systems.loop.arm_task import INCREMENT
-
-    task, engine, period, arm = envs.task, engine_of(envs), envs.task.control_period, len(INCREMENT)
-    steps, stiffness = round(task.duration / period), np.array(task.model.servo_stiffness)
-    plans = np.zeros((envs.num_envs, steps, arm))
-
-    def planned() -> Array:
-        wanted = np.stack([task.profile(envs.context, (t + 1) * period) for t in range(steps)], axis=1)
-        actions = np.clip((wanted - np.array(task.model.start)) * stiffness / INCREMENT, -1.0, 1.0)
-        best, least = actions, np.full(envs.num_envs, np.inf)
-        for _ in range(rounds):
-            controls = task.scale_action(actions.reshape(-1, arm)).reshape(actions.shape)
-            states, _ = engine.rollout(envs.state, controls, substeps=round(period / engine.dt))
-            error = wanted - states[:, 1:, :arm]
-            size = np.abs(error).mean(axis=(1, 2))
-            best, least = np.where((size < least)[:, None, None], actions, best), np.minimum(size, least)
-            change = gain * stiffness * error + rate * task.model.servo_damping * np.gradient(error, period, axis=1)
-            actions = np.clip(actions + change / INCREMENT, -1.0, 1.0)
-        return best
-
-    def act(observation: Any) -> Array:
-        if (envs.episodes.steps == 0).any():
-            plans[:] = planned()
-        return np.asarray(plans[np.arange(len(plans)), np.minimum(envs.episodes.steps, steps - 1)])
 
     return act
 
