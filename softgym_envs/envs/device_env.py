@@ -34,6 +34,8 @@ from .vector_env import SoftgymVectorEnv
 
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
 
+MOST_STARTS = 1000
+"""Most starts that a row keeps."""
 AHEAD = 2
 """Starts per row that are drawn ahead, if none are used again: after so many control steps the host looks which are used up."""
 LARGEST_SEED = 2**30
@@ -66,7 +68,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
         dtype: "float64" or "float32", of states, contexts, rewards and all computation on the device; observations are float32.
 
     Raises:
-        OptionError: A keyword is not played on a device, `starts` is no whole number >= 1, or `dtype` is another.
+        OptionError: A keyword is not played on a device, `starts` is no whole number in 1 ... 1000, or `dtype` is another.
     """
 
     def __init__(self, host: SoftgymVectorEnv, *, starts: int | None = None, dtype: str = "float64") -> None:
@@ -78,7 +80,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
             task, simulator = as_float32(task), as_float32(simulator)
             self._on_device, self._real = in_float32(device_kernels.__name__), wp.float32
         self.kernels = checked_kernels(host, task)
-        self.ahead = AHEAD if starts is None else int(check_number("starts", starts, low=1, whole=True))
+        self.ahead = AHEAD if starts is None else int(check_number("starts", starts, low=1, high=MOST_STARTS, whole=True))
         self.fresh = starts is None
         self.num_envs, self.metadata, self.render_mode = host.num_envs, host.metadata, host.render_mode
         self.single_observation_space, self.single_action_space = host.single_observation_space, host.single_action_space

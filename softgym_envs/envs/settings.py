@@ -78,6 +78,7 @@ class Settings(Interface):
     """Whether pictures show the legend, forces, range readings and actual velocities. Without it: robot, surroundings, goal."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "device", str(self.device))  # torch.device, too
         check_number("control_period", self.control_period, positive=True, unit="s")
         if not (self.options is None or isinstance(self.options, Mapping)):
             raise OptionError(f"options is {shown(self.options)}, expected a mapping of keywords to values")

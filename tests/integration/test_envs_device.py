@@ -217,7 +217,9 @@ def test_a_seed_of_some_rows_leaves_the_starts_of_the_others() -> None:
 
 
 def test_actions_of_another_kind_and_copies_are_refused() -> None:
-    device = gym.make_vec("VineGrow-v0", num_envs=2, output="torch")
+    with pytest.raises(OptionError, match="starts is 1000000000"):
+        gym.make_vec("VineGrow-v0", num_envs=2, output="torch", starts=10**9)
+    device = gym.make_vec("VineGrow-v0", num_envs=2, output="torch", device=torch.device("cpu"))
     device.reset(seed=0)
     zero = torch.zeros(device.action_space.shape)
     for wrong in (zero.bool(), zero + 0j, None, "up"):
