@@ -280,6 +280,11 @@ def test_no_free_motion_leads_behind_the_wall():
         assert len(gaps) > 10 and gaps.max() < model.radius
 
 
+def test_a_pocket_is_found_where_a_thousand_ways_have_none():
+    model = gym.make_vec("VineNavigate-v0", num_envs=1, clutter="pocket").unwrapped.simulator.model
+    assert np.isfinite(Pocket().draw(model, [np.random.default_rng([12, 896])], 1.0).goal).all()
+
+
 def test_what_the_goal_suggests_ends_in_the_pocket_and_a_planned_way_leads_around_it():
     """Both suggested ways meet the back. Of random ways to the goal, the one farthest from the boards is followed."""
     envs = gym.make_vec("VineNavigate-v0", num_envs=10, clutter="pocket").unwrapped

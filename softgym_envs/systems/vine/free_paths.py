@@ -98,8 +98,9 @@ def first_ways(
     *,
     station: Array | None = None,
     beside: float = 0.0,
+    trials: int = TRIALS,
 ) -> BoolArray:
-    """Sample ways of every row, uniform in length and bends, until one is accepted: `BATCH * TRIALS` at most.
+    """Sample ways of every row, uniform in length and bends, until one is accepted: `BATCH * trials` at most.
 
     Args:
         model: The robot.
@@ -109,6 +110,7 @@ def first_ways(
         accept: Called with rows (k,), none twice, and a way of each; -> which it accepts, (k,).
         station: Places on the rows' ways, from the base (B,) [m]; None: see `beside`.
         beside: Ways are skipped whose goal suggests ways that are nearer to that place [m].
+        trials: Number of batches.
 
     Returns:
         Rows (B,) for which none was accepted.
@@ -116,7 +118,7 @@ def first_ways(
     left = np.ones(len(rngs), dtype=np.bool_)
     links = None if station is None else np.round(station / model.link_length).astype(np.intp)
     sections, (low, high) = max(1, model.num_sections), lengths
-    for _ in range(TRIALS):
+    for _ in range(trials):
         rows = np.flatnonzero(left)
         drawn = np.array([rngs[row].random(BATCH * (1 + sections)) for row in rows.tolist()])
         length = low + (high - low) * drawn[:, :BATCH]

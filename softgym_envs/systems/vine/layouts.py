@@ -27,6 +27,8 @@ BEHIND = -3.0
 """Coordinate beyond which obstacles stand that a level does not use [m]."""
 NEAR, TRIED = 0.2, 20
 """Largest distance of a block from a point of a way, in x and in y [m], and number of places that are tried."""
+RARE = 200
+"""Batches of ways that are tried where a way of a hundred is free: ten would leave one of some ten thousand episodes without."""
 AWAY = 0.1
 """[m] Least distance of goals in the open from the line along which the robot leaves its reel."""
 
@@ -359,7 +361,7 @@ class Pocket:
             fits = (length > self.station + self.beyond) & (np.abs(bend) < self.aside)
             return fits & are_free(model, poses[rows], ways.all_axes(model))
 
-        if first_ways(model, rngs, self.lengths, self.curvature, accept).any():
+        if first_ways(model, rngs, self.lengths, self.curvature, accept, trials=RARE).any():
             raise OptionError("no way around a pocket was found")
         return Drawn(poses, goals)
 
