@@ -28,7 +28,7 @@ BEHIND = -3.0
 NEAR, TRIED = 0.2, 20
 """Largest distance of a block from a point of a way, in x and in y [m], and number of places that are tried."""
 RARE = 200
-"""Batches of ways that are tried where a way of a hundred is free: ten would leave one of some ten thousand episodes without."""
+"""Batches of ways that are tried where one way in a hundred is free: ten leave one of some 20,000 episodes without."""
 AWAY = 0.1
 """[m] Least distance of goals in the open from the line along which the robot leaves its reel."""
 
