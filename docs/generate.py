@@ -544,7 +544,8 @@ def unsolved() -> str:
     rows = [
         "\n## Settings that are not solved yet\n",
         "The best of the table stays below 60 % here, and no action, random actions and a blind controller below 5 %. "
-        "An oracle with full knowledge shows that it can be done: "
+        ""
+        "Controllers with an empty cell above were not tried. An oracle with full knowledge shows that it can be done: "
         "[experiments/hard_settings.py](../../experiments/hard_settings.py).\n",
         "| id | keywords | best [%] | zero, random [%] | blind [%] | oracle [%] | oracle |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -572,8 +573,8 @@ def benchmark_page() -> str:
     more = unsolved() + (
         "\nPPO's success beside processor time, and on the MuJoCo models: [table](../../results/all_train_ppo/table.md).\n\n"
         "![Success against processor time](../../results/all_train_ppo/picture.png)\n\n"
-        "The best controller of one id of each system and, right of it, the worst one that does not learn (`zero` and\n"
-        "`random` left out), in the first episode:\n\n![Best and worst controllers](../images/benchmark.gif)\n\n"
+        "The best planner or heuristic of one id of each system and, right of it, the worst one, in the first "
+        "episode:\n\n![Best and worst controllers](../images/benchmark.gif)\n\n"
         "Films of every id: [task cards](task_cards.md).\n"
     )
     return NOTE + benchmark.markdown(benchmark.published(), "../images/benchmark_", FINDINGS) + more

@@ -1,4 +1,4 @@
-"""Oracles of settings that no controller of the benchmark solves: each plans with full knowledge, and shows that a way exists.
+"""Oracles of settings that no controller of the benchmark solves: each knows all of the simulator, and shows what can be done.
 
     id                    keywords                              oracle
     VineNavigate-v0       clutter=pocket                        plan_far
@@ -44,19 +44,18 @@ def plan_far(envs: Any) -> Policy:
     return act
 
 
-def detour(envs: Any, aside: float = 2.1, beside: Array | None = None, beyond: Array | None = None) -> Policy:
-    """Rolls to a point beside the ridge until it is `aside` of the x axis [m], then to a point beyond the ridge."""
+def detour(envs: Any) -> Policy:
+    """Rolls to a point beside the ridge until it is 2.1 m from the x axis, then to a point beyond the ridge."""
     from softgym_envs.systems.tensegrity.controllers import rolling
 
-    first, second = np.array([1.0, 2.4]) if beside is None else beside, np.array([5.0, 1.5]) if beyond is None else beyond
     model, side, past = envs.simulator.model, np.ones(envs.num_envs), np.zeros(envs.num_envs, dtype=np.bool_)
 
     def act(observation: Any) -> Array:
         place = model.center_of_mass(envs.state)[:, :2]
         new = envs.episodes.steps == 0
         side[new], past[new] = np.where(place[new, 1] < 0.0, -1.0, 1.0), False
-        past[:] |= place[:, 1] * side > aside
-        way = np.where(past[:, None], second, first) * np.stack([np.ones(len(side)), side], axis=1) - place
+        past[:] |= place[:, 1] * side > 2.1
+        way = np.where(past[:, None], (5.0, 1.5), (1.0, 2.4)) * np.stack([np.ones(len(side)), side], axis=1) - place
         size = np.linalg.norm(way, axis=1, keepdims=True)
         return np.asarray(rolling(model, envs.state, way / np.maximum(size, 1e-9)) * np.clip(size / 0.5, 0.0, 1.0))
 

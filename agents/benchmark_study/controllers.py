@@ -112,7 +112,7 @@ ROWS: dict[str, Row] = {
     "mppi": Row(partial(sampling, rounds=1), "full state", "planning", "Sampling MPC with exponential weights (`TaskMpc`)."),
     "mppi_sensors": Row(
         partial(sampling, rounds=1, sensors=True), "sensors", "planning",
-        "`mppi` on what an ensemble Kalman filter makes of the observations (`Observer`). Its steps come beside the budget.",
+        "`mppi` on what an ensemble Kalman filter makes of the observations (`Observer`), whose steps do not count as budget.",
     ),
     "cem": Row(partial(sampling, rounds=3), "full state", "planning", "Cross-entropy method, three rounds (`TaskMpc`)."),
     "ilqg": Row(lambda case: (planners.ilqg(case), {}), "full state", "planning", "iLQG-MPC (`ILQGController`)."),

@@ -136,8 +136,8 @@ class Observer:
     def _effective(self, action: Array) -> tuple[Array, Array]:
         """The actions (B, na) that take effect in the next control step, the older one first."""
         line = np.concatenate([self.episodes.queue, np.asarray(action, dtype=np.float64)[:, None]], axis=1)
-        newer = line.shape[1] - 1 - self.episodes.late[:, 0] // self.episodes.substeps
         every = np.arange(len(line))
+        newer = line.shape[1] - 1 - self.world.late(self.episodes, every)[0]
         return line[every, np.maximum(newer - 1, 0)], line[every, newer]
 
     def estimated(self, observation: Any) -> Array:
@@ -172,10 +172,9 @@ class Observer:
 
     def _moved(self, rows: Rows, members: _Members, older: Array, newer: Array) -> Array:
         """States (k, M, nx) after a control step under controls (k M, nu)."""
-        rest = np.repeat(self.episodes.late[rows, 0] % self.episodes.substeps, self.members)
-        late = (rest * self.world.substeps + self.episodes.substeps // 2) // self.episodes.substeps
+        late = np.repeat(self.world.late(self.episodes, rows)[1], self.members)
         drawn = _Seen(self.episodes, _flat(members.values))
-        world = replace(self.world, nominal=with_drawn(self.world.nominal, drawn, np.arange(len(rest))))
+        world = replace(self.world, nominal=with_drawn(self.world.nominal, drawn, np.arange(len(late))))
         start = _flat(members.states)
         if self.episodes.kick.any():
             kicks = np.concatenate([self.rngs[row].standard_normal((self.members, self.engine.n)) for row in rows])

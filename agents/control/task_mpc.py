@@ -225,9 +225,8 @@ class World:
 
     def begin(self, envs: Any, rows: Rows) -> Start:
         """Play the actions that wait in some rows (k,) of an environment."""
-        queue, late = envs.episodes.queue[rows], envs.episodes.late[rows, 0]
-        count, real, every = queue.shape[1], envs.episodes.substeps, np.arange(len(rows))
-        whole, rest = late // real, (late % real * self.substeps + real // 2) // real  # of the engine's steps
+        queue, every = envs.episodes.queue[rows], np.arange(len(rows))
+        count, (whole, rest) = queue.shape[1], self.late(envs.episodes, rows)
         state, context = envs.state[rows, : self.engine.nx], envs.context[rows]
         for t in range(whole.max()):
             newer = np.minimum(count - whole + t, count - 1)
@@ -236,6 +235,11 @@ class World:
             state, context = np.where(waits, after, state), np.where(waits, then, context)
         last = queue[:, -1] if count else np.zeros((len(rows), len(self.task.action_names)))
         return Start(state, context, last, rest)
+
+    def late(self, episodes: Any, rows: Rows) -> tuple[Rows, Rows]:
+        """Latency of actions in some rows (k,): whole control steps, and physics steps of the engine beyond them."""
+        late, real = episodes.late[rows, 0], episodes.substeps
+        return late // real, (late % real * self.substeps + real // 2) // real
 
     def returns(self, start: Start, actions: Array, discount: float = 1.0) -> Array:
         """Sums of discounted rewards until the episode ends (R,), for actions (R, T, na); -inf where the simulation fails."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 import pytest
-from helpers import actions_of
+from helpers import actions_of, load_script
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core import lie
@@ -13,7 +13,7 @@ from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, St
 from softgym_envs.envs.episodes import Episodes
 from softgym_envs.systems import system
 from softgym_envs.systems.tensegrity.build import uneven_ground
-from softgym_envs.systems.tensegrity.controllers import CONTROLLERS, rolling
+from softgym_envs.systems.tensegrity.controllers import CONTROLLERS
 from softgym_envs.systems.tensegrity.features import COM, HEADING, RowFeatures
 from softgym_envs.systems.tensegrity.model import prism, superball
 from softgym_envs.systems.tensegrity.poses import StartSpread, kept_starts, stable_faces
@@ -34,15 +34,7 @@ def test_the_ridge_stands_across_the_way_and_is_as_high_as_its_level(level):
 
 def test_straight_on_ends_at_the_ridge_and_a_detour_gets_past_it():
     envs = gym.make_vec(TERRAIN, num_envs=10, ground="ridge", heading=0.0, level=3).unwrapped
-    model, passed, found = envs.simulator.model, np.zeros(10, dtype=bool), {}
-
-    def detour(observation):
-        place = model.center_of_mass(envs.state)[:, :2]
-        side = np.where(place[:, 1] < 0.0, -1.0, 1.0)
-        passed[:] |= np.abs(place[:, 1]) > 2.1
-        way = np.where(passed[:, None], (5.0, 1.5), (1.0, 2.4)) * np.stack([np.ones(10), side], axis=1) - place
-        return rolling(model, envs.state, way / np.linalg.norm(way, axis=1, keepdims=True))
-
+    found, detour = {}, load_script("experiments/hard_settings.py").detour(envs)
     for name, act in (("straight", CONTROLLERS[TERRAIN]["heuristic"](envs)), ("detour", detour)):
         observation, _ = envs.reset(seed=900)
         for _ in range(99):
