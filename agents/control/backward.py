@@ -55,6 +55,19 @@ class LocalModel(NamedTuple):
         arrays = (self.A, self.B, *self.cost)
         return all(bool(np.isfinite(array).all()) for array in arrays)
 
+    def with_last_control(self, deviation: Array) -> LocalModel:
+        """The model with the last control as a part of the tangent, of n + nu entries.
+
+        Args:
+            deviation: (E, T, nu) difference of every run's last controls from those of the reference, in half ranges.
+        """
+        E, T, n, nu = self.B.shape
+        A, B = np.zeros((E, T, n + nu, n + nu)), np.zeros((E, T, n + nu, nu))
+        A[..., :n, :n], B[..., :n, :], B[..., n:, :] = self.A, self.B, np.eye(nu)
+        x, xx, ux = np.zeros((E, T + 1, n + nu)), np.zeros((E, T + 1, n + nu, n + nu)), np.zeros((E, T, nu, n + nu))
+        x[..., :n], xx[..., :n, :n], ux[..., :n] = self.cost.x, self.cost.xx, self.cost.ux
+        return LocalModel(A, B, self.cost._replace(x=x, xx=xx, ux=ux), np.concatenate([self.deviation, deviation], axis=-1))
+
 
 class Step(NamedTuple):
     """New policies, one per damping: du = alpha k + K dx; controls in half ranges."""
@@ -73,13 +86,27 @@ class Step(NamedTuple):
         return np.asarray(-(alpha * self.slope + alpha**2 * self.curvature))
 
 
-def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array, gains: Array) -> Step:
+class Box(NamedTuple):
+    """Limits of k, and which of them move with the control before, as those of a rate do."""
+
+    lower: Array
+    """(T, nu)"""
+    upper: Array
+    """(T, nu)"""
+    lower_moves: BoolArray
+    """(T, nu); where it is true, the last nu entries of the tangent are the change of the control before, in half ranges."""
+    upper_moves: BoolArray
+    """(T, nu)"""
+
+
+def backward_pass(model: LocalModel, damping: Array, box: Box, gains: Array) -> Step:
     """Solve the local problem from t = T to 0 for every damping mu.
 
     With V(t) the cost to go,
 
         Qx = lx + A'Vx,  Qu = lu + B'Vx,  Qxx = lxx + A'Vxx A,  Qux = lux + B'Vxx A,  Quu = luu + B'Vxx B
-        k = argmin 1/2 k'(Quu + mu I)k + Qu'k  in the box,   K = -(Quu + mu I)^-1 Qux  on the free controls
+        k = argmin 1/2 k'(Quu + mu I)k + Qu'k  in the box,   K = -(Quu + mu I)^-1 Qux  on the free controls;
+            at a limit that moves with the control before, K is 1 for that control: both move together
         Vx = Qx + K'Quu k + K'Qu + Qux'k,   Vxx = Qxx + K'Quu K + K'Qux + Qux'K.
 
     Where Quu + mu I is indefinite, see `positive_definite`. A damping too small for derivatives this rough overflows; its step
@@ -91,15 +118,14 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
     Args:
         model: Derivatives along the current runs.
         damping: (M,) mu
-        lower: (T, nu) box of k; `upper` likewise.
-        upper: See `lower`.
+        box: Limits of k.
         gains: (T, nu, n) of the current policy.
     """
     _, horizon, n, nu = model.B.shape
     count = len(damping)
     step = Step(np.zeros((count, horizon, nu)), np.zeros((count, horizon, nu, n)), np.zeros(count), np.zeros(count))
-    arrays = (model.A, model.B, *model.cost[1:], model.deviation, damping, lower, upper, gains)
-    _backward(*(np.ascontiguousarray(array, dtype=np.float64) for array in arrays), *step)
+    arrays = (model.A, model.B, *model.cost[1:], model.deviation, damping, gains)
+    _backward(*(np.ascontiguousarray(array, dtype=np.float64) for array in arrays), tuple(box), tuple(step))
     return step
 
 
@@ -117,8 +143,10 @@ def control_curvature(model: LocalModel) -> float:
 
 
 @kernel
-def _backward(A, B, lx, lu, lxx, luu, lux, deviation, damping, lower, upper, gains, k_all, K_all, slope, curvature):  # type: ignore[no-untyped-def]
-    """See `backward_pass`; the last four are the result."""
+def _backward(A, B, lx, lu, lxx, luu, lux, deviation, damping, gains, box, step):  # type: ignore[no-untyped-def]
+    """See `backward_pass`; `step` is the result."""
+    k_all, K_all, slope, curvature = step
+    lower, upper, lower_moves, upper_moves = box
     members, horizon, n, nu = B.shape
     Qx, Qu = np.empty((members, n)), np.empty((members, nu))
     Qxx, Qux, Quu = np.empty((members, n, n)), np.empty((members, nu, n)), np.empty((members, nu, nu))
@@ -145,7 +173,12 @@ def _backward(A, B, lx, lu, lxx, luu, lux, deviation, damping, lower, upper, gai
                     g += Quu[e] @ (change @ deviation[e, t]) / members
             free = np.ones(nu, dtype=np.bool_)
             box_qp(H, g, lower[t], upper[t], k, free)
-            K = -_free_solve(H, free, Hx)
+            along = np.zeros((nu, n))  # gains of the controls at limits that move
+            for i in range(nu):
+                if not free[i] and (lower_moves[t, i] if k[i] == lower[t, i] else upper_moves[t, i]):
+                    along[i, n - nu + i] = 1.0
+                    Hx[:, n - nu + i] += H[:, i]
+            K = along - _free_solve(H, free, Hx)
             for e in range(members):
                 ke[:] = k
                 if members > 1:

@@ -5,11 +5,15 @@ Each iteration linearises the whole trajectory in one batched call, solves the l
 feedback policies of every damping and step size as one batch; the best one is kept. After Tassa, Mansard and Todorov,
 "Control-limited differential dynamic programming", ICRA 2014, without second derivatives of the dynamics.
 
+Limits of the controls' rates make the last control a part of the state: a control at such a limit moves with the one before,
+and the backward pass knows it, so that a plan at which nothing improves meets the first-order conditions of the whole problem.
+
 Controls are measured in units of their half range inside this file, so damping and trust region mean the same for any robot.
 Damping is measured in units of the cost's curvature, and convergence by decreases: a cost times a factor, or plus a constant,
 has the same plan. The gains of a plan are those of its own trajectory.
 
-Legend: M dampings, E ensemble, T control steps, n tangent, nu control; (M, E, ...) first.
+Legend: M dampings, E ensemble, T control steps, n tangent (and the last control, if rates have limits), nu control;
+(M, E, ...) first.
 """
 
 from __future__ import annotations
@@ -25,13 +29,14 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_number
 
-from .backward import LocalModel, Step, Trajectories, backward_pass, control_curvature
+from .backward import Box, LocalModel, Step, Trajectories, backward_pass, control_curvature
 from .cost import Cost
 from .plan import (
     CountedSimulator,
     Plan,
     PlanLog,
     PlanOutcome,
+    RateLimits,
     UnstablePlanError,
     check_start,
     control_scale,
@@ -91,10 +96,12 @@ def plan_ilqg(
     controls: Array,
     substeps: int = 1,
     parameters: Parameters | None = None,
+    rate_limits: float | Array | None = None,
+    last_control: Array | None = None,
     options: ILQGOptions | None = None,
     callback: Callable[[PlanLog], None] | None = None,
 ) -> Plan:
-    """Minimise sum_t l_t(x_t, u_t) over the controls from one state, within the control limits.
+    """Minimise sum_t l_t(x_t, u_t) over the controls from one state, within the limits of the controls and of their rates.
 
     Args:
         simulator: Any `Simulator`; `linearize`, `step` and `rollout` are used.
@@ -104,15 +111,19 @@ def plan_ilqg(
         substeps: Physics steps per control step.
         parameters: Parameters. With E rows the plan is robust: one policy for all rows, its cost the mean over them, its
             reference trajectory that of row 0 (put the best estimate there, samples of the posterior after it).
+        rate_limits: Largest |du/dt|, (nu,) or one number for all controls [unit of the control per second]; None: no limit.
+        last_control: (nu,) the control that acts until the plan begins, for the rate of the first one. None: no limit there.
         options: See `ILQGOptions`.
         callback: Called with every `PlanLog`, for a progress display; it may raise KeyboardInterrupt.
 
     Raises:
-        ShapeError: `state` or `controls` have a wrong shape or are not finite.
+        ShapeError: `state`, `controls`, `rate_limits` or `last_control` have a wrong shape or are not finite.
+        OptionError: A rate limit is not positive.
         UnstablePlanError: The simulation already fails under the initial controls.
     """
     state, controls = check_start(simulator, state, controls)
-    search = _IlqgSearch(CountedSimulator(simulator, substeps), cost, options or ILQGOptions(), parameters, state)
+    rates = None if rate_limits is None else RateLimits.of(simulator, rate_limits, substeps, last_control)
+    search = _IlqgSearch(CountedSimulator(simulator, substeps), cost, options or ILQGOptions(), parameters, state, rates)
     return search.run(controls, callback)
 
 
@@ -125,6 +136,7 @@ class _IlqgSearch:
     options: ILQGOptions
     parameters: Parameters | None
     state: Array
+    rates: RateLimits | None
 
     def __post_init__(self) -> None:
         parameter_values = self.parameters or self.simulator.simulator.default_parameters
@@ -132,6 +144,7 @@ class _IlqgSearch:
         self.parameter_values = parameter_values.to_matrix(self.members)
         self.kind = type(parameter_values)
         self.scale = control_scale(self.simulator.simulator)
+        self.n = self.simulator.simulator.n + (0 if self.rates is None else self.simulator.simulator.nu)
         self.began = time.perf_counter()
 
     def rows(self, repeats: int) -> Parameters:
@@ -140,9 +153,9 @@ class _IlqgSearch:
 
     def run(self, controls: Array, callback: Callable[[PlanLog], None] | None) -> Plan:
         """Iterate until an `PlanOutcome`."""
-        runs = self.start(controls)
+        runs = self.start(controls if self.rates is None else self.rates.clipped(controls))
         self.first = runs.values
-        gains = np.zeros((*controls.shape, self.simulator.simulator.n))
+        gains = np.zeros((*controls.shape, self.n))
         damping, log = self.options.damping, []
         outcome: PlanOutcome | None = None
         model = self.local_model(runs)
@@ -168,12 +181,14 @@ class _IlqgSearch:
             self.simulator.substeps,
             runs.states[0],
             runs.controls[0],
-            gains,
+            gains[..., : self.simulator.simulator.n],
             feedforward,
             runs.values.mean(axis=0),
             PlanOutcome.MAX_ITERATIONS if outcome is None else outcome,
             tuple(log),
             self.simulator.steps,
+            self.rates,
+            None if self.rates is None else gains[..., self.simulator.simulator.n :] / self.scale,
         )
 
     def start(self, controls: Array) -> Trajectories:
@@ -194,7 +209,11 @@ class _IlqgSearch:
         deviation = self.simulator.simulator.difference(states[:, :-1], np.broadcast_to(states[:1, :-1], states[:, :-1].shape))
         s = self.scale
         scaled = expansion._replace(u=expansion.u * s, uu=expansion.uu * s * s[:, None], ux=expansion.ux * s[:, None])
-        return LocalModel(A, B * s, scaled, deviation)
+        model = LocalModel(A, B * s, scaled, deviation)
+        if self.rates is None:
+            return model
+        before = self.rates.before(controls) / s
+        return model.with_last_control(np.nan_to_num(before - before[:1]))
 
     def slopes(self, states: Array, controls: Array) -> tuple[Array, Array]:
         """A (E, T, n, n) and B (E, T, n, nu) along all runs, according to the options."""
@@ -209,11 +228,18 @@ class _IlqgSearch:
         A, B, _ = self.simulator.linearize(*points) if width is None else self.simulator.differences(*points, width)
         return A.reshape(members, horizon, n, n), B.reshape(members, horizon, n, nu)
 
-    def box(self, controls: Array) -> tuple[Array, Array]:
-        """Lower and upper bounds of k (T, nu), in half ranges."""
+    def box(self, controls: Array) -> Box:
+        """Limits of k, in half ranges, around the controls (T, nu) of the reference."""
         lower, upper = self.simulator.simulator.control_bounds
         trust = self.options.trust
-        return np.maximum((lower - controls) / self.scale, -trust), np.minimum((upper - controls) / self.scale, trust)
+        low, high = np.maximum((lower - controls) / self.scale, -trust), np.minimum((upper - controls) / self.scale, trust)
+        if self.rates is None:
+            fixed = np.zeros(controls.shape, dtype=np.bool_)
+            return Box(low, high, fixed, fixed)
+        before = self.rates.before(controls)
+        falls = np.minimum((before - self.rates.change - controls) / self.scale, 0.0)
+        rises = np.maximum((before + self.rates.change - controls) / self.scale, 0.0)
+        return Box(np.fmax(low, falls), np.fmin(high, rises), falls > low, rises < high)
 
     def improve(
         self, runs: Trajectories, model: LocalModel, gains: Array, damping: float, iteration: int
@@ -256,8 +282,7 @@ class _IlqgSearch:
 
     def solve(self, runs: Trajectories, model: LocalModel, gains: Array, damping: Array) -> Step:
         """Run `backward_pass` in the box of the limits and of the trust region; `damping` is over the curvature."""
-        lower, upper = self.box(runs.controls[0])
-        return backward_pass(model, damping * self.unit, lower, upper, gains / self.scale[:, None])
+        return backward_pass(model, damping * self.unit, self.box(runs.controls[0]), gains / self.scale[:, None])
 
     def search(self, runs: Trajectories, step: Step, gains: Array) -> _LineSearch:
         """Line search: closed-loop rollouts of every damping and step size, M x J x E rows in one batch."""
@@ -270,11 +295,18 @@ class _IlqgSearch:
             K = gains + alpha[:, None, None, None] * (K - gains)
         reference, nominal = runs.states[0], runs.controls[0]
         lower, upper = self.simulator.simulator.control_bounds
+        rates = self.rates
+        before = nominal if rates is None else rates.before(nominal)
+        last = np.broadcast_to(before[0], (rows, E, nu))
 
         def policy(x: Array, t: int) -> Array:
+            nonlocal last
             dx = self.simulator.simulator.difference(x, np.broadcast_to(reference[t], x.shape)).reshape(rows, E, -1)
+            if rates is not None:
+                dx = np.concatenate([dx, np.nan_to_num(last - before[t]) / self.scale], axis=-1)
             u = nominal[t] + k[:, None, t] + dx @ np.swapaxes(K[:, t], 1, 2)
-            return np.asarray(np.clip(u, lower, upper).reshape(rows * E, nu))
+            last = np.clip(u if rates is None else rates.clip(u, last), lower, upper)
+            return np.asarray(last.reshape(rows * E, nu))
 
         start = np.repeat(self.state[None], rows * E, axis=0)
         rolled = roll_policy(self.simulator, policy, start, horizon, self.rows(rows))

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_array, check_number
 
@@ -39,6 +40,8 @@ from .plan import (
 class ILQGController:
     """MPC by iLQG, started from the shifted plan; between two plans it follows the feedback law of the last one.
 
+    Called with many states (B, nx), it has a controller for each row in `rows`, with that row's plans and statistics.
+
     Raises:
         ShapeError: `controls` is not (T, nu) or not finite.
         OptionError: `replan_every` is not in 1 ... T.
@@ -58,6 +61,12 @@ class ILQGController:
     """Options of the first plan of an episode, which has no warm start"""
     replan_every: int = 1
     """Control steps between plans"""
+    rate_limits: float | Array | None = None
+    """Limits of the controls' rates, see `plan_ilqg`; those of the first control of an episode hold from `first_control`"""
+    first_control: Array | None = None
+    """(nu,) the control before an episode; None: the first one has no limit of its rate"""
+    rows: list[ILQGController] = field(default_factory=list, init=False)
+    """A controller for every row of the states of the last call, where they were many"""
     plan: Plan | None = field(default=None, init=False)
     seconds: list[float] = field(default_factory=list, init=False)
     """Wall time of every plan"""
@@ -69,20 +78,38 @@ class ILQGController:
     def __post_init__(self) -> None:
         self.controls = check_array("controls", self.controls, (None, self.simulator.nu))
         check_splines(len(self.controls), 1, self.replan_every)
-        self._age = 0
+        self.reset()
 
     def reset(self) -> None:
-        """Forget the plan and the statistics."""
+        """Forget the plan and the statistics, and those of the rows."""
         self.plan, self._age, self.seconds, self.steps, self.outcomes = None, 0, [], StepCount(), []
+        self.rows, self._last = [], self.first_control
 
     def __call__(self, state: Array, t: int) -> Array:
-        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`, at control step `t`, for a cost that moves."""
+        """Control at control step `t`, for a cost that moves.
+
+        Args:
+            state: (nx,) or a longer one, see `own_entries`; or many, (B, nx).
+            t: Control step.
+
+        Returns:
+            (nu,) or (B, nu)
+
+        Raises:
+            OptionError: Another number of rows than at the last call; `reset` comes before.
+        """
         state = own_entries(self.simulator, state)
+        if state.ndim == 2:
+            self.rows = self.rows or [replace(self) for _ in state]
+            if len(self.rows) != len(state):
+                raise OptionError(f"{len(state)} states, {len(self.rows)} at the last call; call reset() before a new episode")
+            return np.stack([row(own, t) for row, own in zip(self.rows, state, strict=True)])
         if self.plan is None or self._age >= self.replan_every:
             self._replan(state, self.cost(t) if callable(self.cost) else self.cost)
         assert self.plan is not None
         self._age += 1
-        return self.plan.policy(state, self._age - 1)
+        self._last = self.plan.policy(state, self._age - 1, self._last)
+        return self._last
 
     def _replan(self, state: Array, cost: Cost) -> None:
         """Make a new plan; if the simulation fails under the shifted one, keep the old plan's feedback."""
@@ -96,6 +123,8 @@ class ILQGController:
                 controls=self.controls if self.plan is None else self._shifted(self.plan, state),
                 substeps=self.substeps,
                 parameters=self.parameters,
+                rate_limits=self.rate_limits,
+                last_control=self._last if self.rate_limits is not None else None,
                 options=options,
             )
         except UnstablePlanError:
@@ -110,9 +139,9 @@ class ILQGController:
 
     def _shifted(self, plan: Plan, state: Array) -> Array:
         """Controls (T, nu) of the shifted plan, followed with its feedback: without it an unstable robot leaves the plan."""
-        counted, age = CountedSimulator(self.simulator, self.substeps), self._age
+        counted, follow = CountedSimulator(self.simulator, self.substeps), plan.followed(self._age, self._last)
         first = self.parameters if self.parameters is None or self.parameters.batch is None else self.parameters.row(0)
-        run = roll_policy(counted, lambda x, t: plan.policy(x, age + t), state[None], plan.horizon, first)
+        run = roll_policy(counted, follow, state[None], plan.horizon, first)
         self._count(counted.steps)
         return np.asarray(run.controls[0])
 

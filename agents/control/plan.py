@@ -127,7 +127,7 @@ class Policy(Protocol):
     """Function from a state to a control."""
 
     def __call__(self, state: Array, t: int) -> Array:
-        """State (nx,) at control step t -> control (nu,)."""
+        """State (nx,) at control step t -> control (nu,); or many, (B, nx) -> (B, nu)."""
         ...
 
 
@@ -142,11 +142,56 @@ class Run(NamedTuple):
     """(B,) `core.simulator.Status`; a failed row keeps its last good state."""
 
 
+class RateLimits(NamedTuple):
+    """Limits of the controls' rates."""
+
+    change: Array
+    """(nu,): largest change from one control step to the next, > 0."""
+    last: Array
+    """(nu,): the control before the first one; NaN where that one has no limit."""
+
+    @classmethod
+    def of(cls, simulator: Simulator, rates: float | Array, substeps: int, last: Array | None) -> RateLimits:
+        """Limits from rates, (nu,) or one number [unit of the control per second], see `plan_ilqg`.
+
+        Raises:
+            ShapeError: A wrong shape, NaN or infinity.
+            OptionError: A rate is not positive.
+        """
+        nu = simulator.nu
+        rates = check_array("rate_limits", np.full(nu, rates) if np.ndim(rates) == 0 else rates, (nu,))
+        if not (rates > 0).all():
+            raise OptionError(f"rate_limits is {rates.tolist()}, allowed are rates > 0")
+        if last is None:
+            return cls(rates * simulator.dt * substeps, np.full(nu, np.nan))
+        last, (lower, upper) = check_array("last_control", last, (nu,)), simulator.control_bounds
+        if not ((lower <= last) & (last <= upper)).all():
+            raise OptionError(f"last_control is {last.tolist()}, allowed is {lower.tolist()} ... {upper.tolist()}")
+        return cls(rates * simulator.dt * substeps, last)
+
+    def before(self, controls: Array) -> Array:
+        """The control before each one of (..., T, nu)."""
+        first = np.broadcast_to(self.last, controls[..., :1, :].shape)
+        return np.concatenate([first, controls[..., :-1, :]], axis=-2)
+
+    def clip(self, control: Array, last: Array) -> Array:
+        """Nearest control (..., nu) that may follow the one before, `last`."""
+        return np.fmin(np.fmax(control, last - self.change), last + self.change)
+
+    def clipped(self, controls: Array) -> Array:
+        """Controls (T, nu), one after another the nearest that may follow."""
+        kept = list[Array]([self.last])
+        for control in controls:
+            kept.append(self.clip(control, kept[-1]))
+        return np.stack(kept[1:])
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A trajectory with its feedback law u = clip(controls[t] + gains[t] difference(x, states[t])).
 
-    The plan of an ensemble of parameters refers to the trajectory of its first row; `cost` is the mean over the ensemble.
+    With limits of rates, the law also follows the last control: see `policy`. The plan of an ensemble of parameters refers to
+    the trajectory of its first row; `cost` is the mean over the ensemble.
     """
 
     simulator: Simulator
@@ -166,6 +211,9 @@ class Plan:
     log: tuple[PlanLog, ...]
     steps: StepCount
     """Simulator steps spent on planning."""
+    rates: RateLimits | None = None
+    last_gains: Array | None = None
+    """(T, nu, nu): gains by the difference of the last control from the planned one, where rates have limits."""
 
     @property
     def cost(self) -> float:
@@ -182,11 +230,32 @@ class Plan:
         """Horizon T."""
         return len(self.controls)
 
-    def policy(self, state: Array, t: int) -> Array:
-        """Feedback law at one state (nx,), or many (B, nx), see `own_entries`; after the horizon its last step is repeated."""
+    def policy(self, state: Array, t: int, last: Array | None = None) -> Array:
+        """Feedback law at one state (nx,), or many (B, nx), see `own_entries`; after the horizon its last step is repeated.
+
+        Args:
+            state: State.
+            t: Control step of the plan.
+            last: (nu,) or (B, nu) the control before, which counts where rates have limits. None: the planned one.
+        """
         t, state = min(t, self.horizon - 1), own_entries(self.simulator, state)
         dx = self.simulator.difference(state, np.broadcast_to(self.states[t], state.shape))
-        return np.asarray(np.clip(self.controls[t] + dx @ self.gains[t].T, *self.simulator.control_bounds))
+        control = self.controls[t] + dx @ self.gains[t].T
+        if self.rates is not None and self.last_gains is not None:
+            before = self.rates.before(self.controls)[t]
+            last = before if last is None else last
+            control = self.rates.clip(control + np.nan_to_num(last - before) @ self.last_gains[t].T, last)
+        return np.asarray(np.clip(control, *self.simulator.control_bounds))
+
+    def followed(self, age: int = 0, last: Array | None = None) -> Callable[[Array, int], Array]:
+        """`policy` from control step `age` on, which remembers the control before; the first one comes after `last`."""
+
+        def follow(state: Array, t: int) -> Array:
+            nonlocal last
+            last = self.policy(state, age + t, last)
+            return last
+
+        return follow
 
     def shifted(self, steps: int = 1) -> Array:
         """Controls (T, nu) of the plan shifted by `steps`; the last one is held."""
@@ -245,24 +314,28 @@ def run_closed_loop(plan: Plan, simulator: Simulator, state: Array, parameters: 
     check_simulator(plan.simulator, simulator)
     state = check_array("state", in_simulator(simulator, state), (None, simulator.nx))
     counted = CountedSimulator(simulator, plan.substeps)
-    return roll_policy(counted, plan.policy, state, plan.horizon, parameters)
+    return roll_policy(counted, plan.followed(), state, plan.horizon, parameters)
 
 
 def run_policy(
     policy: Policy, simulator: Simulator, state: Array, *, steps: int, substeps: int = 1, parameters: Parameters | None = None
 ) -> Run:
-    """Apply a policy (an MPC, for example) for `steps` control steps from one state (nx,); the batch of the result is 1.
+    """Apply a policy (an MPC, for example) for `steps` control steps from one state (nx,), or from many (B, nx).
 
-    A policy with its own `simulator`, as controllers have, sees the entries of that simulator's states.
+    The policy gets states of that shape; the batch of the result is 1 for one state. A policy with its own `simulator`, as
+    controllers have, sees the entries of that simulator's states.
 
     Raises:
-        ShapeError: `state` is not (nx,).
+        ShapeError: `state` is neither (nx,) nor (B, nx).
         OptionError: The world's states do not begin with those of the policy's simulator.
     """
     if (planner := getattr(policy, "simulator", None)) is not None:
         check_simulator(planner, simulator)
-    state = check_array("state", in_simulator(simulator, state), (simulator.nx,))
+    many = np.ndim(state) == 2
+    state = check_array("state", in_simulator(simulator, state), (None, simulator.nx) if many else (simulator.nx,))
     counted = CountedSimulator(simulator, substeps)
+    if many:
+        return roll_policy(counted, policy, state, steps, parameters)
     return roll_policy(counted, lambda x, t: policy(x[0], t)[None], state[None], steps, parameters)
 
 

@@ -170,6 +170,56 @@ def test_box_limits_give_the_constrained_optimum(lqr):
     assert plan.cost >= other.fun * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("last", [None, (0.1, -0.2)])
+@pytest.mark.parametrize("limit", [0.5, np.inf])
+def test_limits_of_rates_give_the_constrained_optimum(lqr, limit, last):
+    """SLSQP solves the same quadratic program, whose matrices are differences of costs (exact for a quadratic)."""
+    _, cost, _, _ = lqr
+    s, T, rates = Linear(limit=limit), 12, np.array([2.0, 1.5])
+    start = np.random.default_rng(0).uniform(-0.2, 0.2, (T, 2))
+    plan = plan_ilqg(s, cost, X0, controls=start, rate_limits=rates, last_control=last, options=TIGHT)
+
+    def totals(controls):
+        controls = controls.reshape(-1, T, 2)
+        return cost.value(s.rollout(np.tile(X0, (len(controls), 1)), controls)[0], controls).sum(axis=-1)
+
+    unit, constant = np.eye(2 * T), totals(np.zeros(2 * T))[0]
+    single = totals(unit) - constant
+    H = totals(unit[:, None] + unit).reshape(2 * T, 2 * T) - single[:, None] - single - constant
+    g = single - 0.5 * np.diag(H)
+    first = 0 if last else 2  # without a last control the first one has no limit
+    change, before = (unit - np.eye(2 * T, k=-2))[first:], np.concatenate([last or (), np.zeros(2 * T - 2)])
+    allowed = np.tile(rates * s.dt, T)[first:]
+    matrix, bound = np.concatenate([change, -change]), np.concatenate([allowed + before, allowed - before])
+    limits_of_rates = {"type": "ineq", "fun": lambda u: bound - matrix @ u, "jac": lambda _: -matrix}
+    other = minimize(
+        lambda u: 0.5 * u @ H @ u + g @ u + constant, np.zeros(2 * T), jac=lambda u: H @ u + g, method="SLSQP",
+        bounds=[(-limit, limit)] * (2 * T), constraints=limits_of_rates, options={"ftol": 1e-15, "maxiter": 1000},
+    )  # fmt: skip
+    assert plan.converged and plan.cost == pytest.approx(other.fun, rel=1e-9)
+    np.testing.assert_allclose(plan.controls.ravel(), other.x, atol=1e-6)
+    changes = np.abs(change @ plan.controls.ravel() - before)
+    assert (changes <= allowed + 1e-12).all() and np.isclose(changes, allowed).sum() > 3
+    assert np.isfinite(limit) == (np.abs(plan.controls) == limit).any()
+    run = run_closed_loop(plan, s, 1.1 * X0[None])
+    changes = np.abs(change @ run.controls.ravel() - before)
+    assert (changes <= allowed + 1e-12).all() and not np.allclose(run.controls[0], plan.controls)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"rate_limits": 0.0}, OptionError, r"rate_limits is \[0.0, 0.0\], allowed are rates > 0"),
+        ({"rate_limits": np.ones(3)}, ShapeError, "rate_limits"),
+        ({"rate_limits": 1.0, "last_control": np.ones(3)}, ShapeError, "last_control"),
+        ({"rate_limits": 1.0, "last_control": np.ones(2)}, OptionError, r"last_control is \[1.0, 1.0\], allowed is \[-0.4"),
+    ],
+)
+def test_wrong_limits_of_rates_are_named(lqr, given, error, message):
+    with pytest.raises(error, match=message):
+        plan_ilqg(Linear(limit=0.4), lqr[1], X0, controls=np.zeros((5, 2)), **given)
+
+
 @pytest.mark.parametrize("factor", [1.0, 1e-6])
 def test_gains_are_those_of_riccati_with_usual_options(lqr, factor):
     s, cost, P, K = lqr

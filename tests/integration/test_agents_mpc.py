@@ -89,6 +89,29 @@ def test_ilqg_mpc_plans_for_the_part_of_a_moving_target_that_lies_ahead():
         np.testing.assert_allclose(run.controls[0, t], plan.controls[0], atol=1e-4)
 
 
+def test_ilqg_mpc_of_many_states_is_that_of_each_and_keeps_limits_of_rates():
+    """Starts that differ, a plant that pushes with 80 %, replans every third step: rows know nothing of each other."""
+    s, starts, steps = CartPole(), np.outer([0.1, -0.2, 0.05], [0.0, 1.0, 0.0, 0.0]), 20
+    cost = FeatureCost(s, lambda x: x, np.zeros(4), [1.0, 1.0, 0.1, 0.1], control_weight=0.01)
+
+    def controller():
+        return ILQGController(s, cost, np.zeros((15, 1)), replan_every=3, rate_limits=40.0, first_control=np.zeros(1))
+
+    many, world = controller(), OneConstant(gain=0.8)
+    run = run_policy(many, s, starts, steps=steps, parameters=world)
+    for row, start in enumerate(starts):
+        single = controller()
+        own = run_policy(single, s, start, steps=steps, parameters=world)
+        np.testing.assert_array_equal(run.controls[row], own.controls[0])
+        assert many.rows[row].outcomes == single.outcomes and many.rows[row].steps == single.steps
+    changes, allowed = np.abs(np.diff(run.controls, axis=1, prepend=0.0)), 40.0 * s.dt
+    assert changes.max() == pytest.approx(allowed, rel=1e-12)
+    with pytest.raises(OptionError, match=r"2 states, 3 at the last call; call reset\(\)"):
+        many(starts[:2], 0)
+    many.reset()
+    assert many(starts[:2], 0).shape == (2, 1)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.1])
 def test_sampling_mpc_swings_up_and_stays_there(temperature):
     p = Pendulum(limit=6.0)
