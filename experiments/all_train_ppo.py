@@ -1,6 +1,6 @@
 """What PPO learns from scratch of every id: sensors only, no demonstrations, the settings that come with the id.
 
-    python experiments/all_train_ppo.py  # every id, three seeds
+    python experiments/all_train_ppo.py  # every id, five seeds
     python experiments/all_train_ppo.py --jobs 2 --ids VineGrow-v0 ArmReach-v0
 
 Each run is what `softgym-envs train ID --seed SEED` trains: the native engine with its usual parameters, and the steps and
@@ -46,7 +46,7 @@ class Args:
 
     ids: tuple[str, ...] = tuple(task.id for task in tasks())
     """Environments."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """Seeds of the trainings."""
     jobs: int = 1
     """Processes."""
