@@ -18,7 +18,7 @@ from softgym_envs.core.files import git_commit, write_json
 from softgym_envs.core.interface import Interface
 from softgym_envs.core.simulator import Array, check_choice, check_number
 from softgym_envs.core.system import NATIVE
-from softgym_envs.core.trajectory import is_whole
+from softgym_envs.core.trajectory import whole_steps
 from softgym_envs.systems import system_of_task
 
 if TYPE_CHECKING:
@@ -106,9 +106,7 @@ def plan(
         raise OptionError(f"method is {method!r}, allowed are 'ilqg', 'gps', 'optimal'")
     task = TransferTask(system, name)
     engine, rng = task.native(), np.random.default_rng(seed)
-    if not is_whole(period, engine.dt):
-        raise OptionError(f"period is {period:g} s, expected a whole number of physics steps of {engine.dt:g} s")
-    shared: dict[str, Any] = {"substeps": round(period / engine.dt), "callback": callback}
+    shared: dict[str, Any] = {"substeps": whole_steps("period", period, engine.dt), "callback": callback}
     shared["parameters"] = task.default() if params is None else _parameters(engine, params)
     start, cost = task.starts(np.random.default_rng(seed), 1)[0], task.cost(engine)
     ilqg = ILQGOptions(max_iterations=iterations, trust=0.3, difference_step=task.scenario.difference_step)

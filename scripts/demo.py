@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from agents.control.mpc import SamplingController, SamplingOptions
 from agents.control.plan import Run, check_simulator, run_policy
 from agents.transfer_study.task import TransferTask
-from softgym_envs.core.errors import OptionError, SoftgymError
+from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator, check_number
-from softgym_envs.core.trajectory import is_whole
+from softgym_envs.core.trajectory import whole_steps
 from softgym_envs.data.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
 from softgym_envs.envs.drawing import render_state
 from softgym_envs.rendering import PygameRenderer
@@ -80,8 +80,7 @@ def check(args: Args, case: TransferTask) -> None:
     for name, low in (("seed", 0), ("samples", 2), ("horizon", 1)):
         check_number(f"--{name}", getattr(args, name), low=low, whole=True)
     check_number("--period", args.period, positive=True, unit="s")
-    if not is_whole(args.period, dt):
-        raise OptionError(f"--period is {args.period:g} s, expected a whole number of physics steps of {dt:g} s")
+    whole_steps("--period", args.period, dt)
     check_simulator(case.native(), case.ground_truth())
     case.ground_truth_values()
 

@@ -62,7 +62,7 @@ class FeatureCost:
     f = velocity of the centre of mass, target (1, 0, 0) m/s, w = (1, 0.5, 0.1), r = 0.
 
     Raises:
-        ShapeError: `target` or a weight does not fit the features, or is not finite.
+        ShapeError: `feature` loses the rows of states; `target` or a weight does not fit the features, or is not finite.
         OptionError: A weight is negative.
     """
 
@@ -82,9 +82,15 @@ class FeatureCost:
     """Half width of the central differences that give F, in tangent units."""
 
     def __post_init__(self) -> None:
-        m = np.asarray(self.feature(self.simulator.initial_state(1))).shape[-1]
+        states = self.simulator.initial_state(1)
+        shape, running = np.shape(self.feature(states)), np.asarray(self.running, dtype=np.float64)
+        if len(shape) != 2 or shape[0] != 1:
+            raise ShapeError(f"feature gives {shape} for states {states.shape}, expected (1, m): (..., nx) -> (..., m)")
+        if not running.size:
+            raise ShapeError(f"running has shape {running.shape}, expected ({shape[1]},) or (T, {shape[1]})")
+        m = shape[1]
         nu, control = self.simulator.nu, np.asarray(self.control_weight, dtype=np.float64)
-        last = np.atleast_2d(np.asarray(self.running, dtype=np.float64))[-1] if self.terminal is None else self.terminal
+        last = np.atleast_2d(running)[-1] if self.terminal is None else self.terminal
         shapes: dict[str, tuple[object, int]] = {
             "target": (self.target, m),
             "running": (self.running, m),

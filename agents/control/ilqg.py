@@ -118,11 +118,12 @@ def plan_ilqg(
 
     Raises:
         ShapeError: `state`, `controls`, `rate_limits` or `last_control` have a wrong shape or are not finite.
-        OptionError: A rate limit is not positive.
+        OptionError: A rate limit is not positive, `last_control` is beyond its limits or has no rate limits, or the cost of the
+            initial controls is not finite.
         UnstablePlanError: The simulation already fails under the initial controls.
     """
     state, controls = check_start(simulator, state, controls)
-    rates = None if rate_limits is None else RateLimits.of(simulator, rate_limits, substeps, last_control)
+    rates = RateLimits.of(simulator, rate_limits, substeps, last_control)
     search = _IlqgSearch(CountedSimulator(simulator, substeps), cost, options or ILQGOptions(), parameters, state, rates)
     return search.run(controls, callback)
 
@@ -197,8 +198,10 @@ class _IlqgSearch:
         repeated = np.repeat(controls[None], self.members, axis=0)
         states, status = self.simulator.rollout(states, repeated, self.rows(1))
         values = self.cost.value(states, repeated)
-        if not np.isfinite(total_cost(values, status)).all():
+        if (status != 0).any():
             raise UnstablePlanError("the simulation fails under the initial controls: give smaller ones, or other parameters")
+        if not np.isfinite(total_cost(values, status)).all():
+            raise OptionError("the cost of the initial controls is not finite, although their simulation is")
         return Trajectories(states, repeated, values)
 
     def local_model(self, runs: Trajectories) -> LocalModel:

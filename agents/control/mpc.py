@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_array, check_number
 
@@ -25,6 +25,7 @@ from .plan import (
     CountedSimulator,
     Plan,
     PlanOutcome,
+    RateLimits,
     StepCount,
     UnstablePlanError,
     check_splines,
@@ -43,8 +44,8 @@ class ILQGController:
     Called with many states (B, nx), it has a controller for each row in `rows`, with that row's plans and statistics.
 
     Raises:
-        ShapeError: `controls` is not (T, nu) or not finite.
-        OptionError: `replan_every` is not in 1 ... T.
+        ShapeError: `controls` is not (T, nu), `rate_limits` or `first_control` not (nu,), or not finite.
+        OptionError: `replan_every` is not in 1 ... T, or limits of rates as in `plan_ilqg`.
     """
 
     simulator: Simulator
@@ -78,6 +79,7 @@ class ILQGController:
     def __post_init__(self) -> None:
         self.controls = check_array("controls", self.controls, (None, self.simulator.nu))
         check_splines(len(self.controls), 1, self.replan_every)
+        RateLimits.of(self.simulator, self.rate_limits, self.substeps, self.first_control, "first_control")
         self.reset()
 
     def reset(self) -> None:
@@ -96,10 +98,13 @@ class ILQGController:
             (nu,) or (B, nu)
 
         Raises:
+            ShapeError: `state` has another shape, or is not finite.
             OptionError: Another number of rows than at the last call; `reset` comes before.
         """
-        state = own_entries(self.simulator, state)
+        state = own_entries(self.simulator, np.asarray(state, dtype=np.float64))
         if state.ndim == 2:
+            if not len(state):
+                raise ShapeError(f"state has shape {state.shape}, expected a row at least")
             self.rows = self.rows or [replace(self) for _ in state]
             if len(self.rows) != len(state):
                 raise OptionError(f"{len(state)} states, {len(self.rows)} at the last call; call reset() before a new episode")

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Array, Simulator, check_number
+from softgym_envs.core.simulator import Array, Simulator, check_array, check_number
 from softgym_envs.core.task import context_after
 
-from .task_mpc import Policy, Rows, World, check_robot, with_drawn
+from .task_mpc import Policy, Rows, World, check_alive, check_robot, substeps_of, with_drawn
 
 PARTS = 4
 """Parts in which the first observation of an episode is applied."""
@@ -100,13 +100,16 @@ class Observer:
         envs, self.members = self.envs, self.members or max(64, 2 * self.engine.n)
         check_number("members", self.members, low=8, whole=True)
         check_number("seed", self.seed, low=0, whole=True)
+        check_alive(self.alive, envs.num_envs)
         self.task, self.simulator, self.num_envs = envs.task, envs.simulator, envs.num_envs
         self.action_space, self.max_episode_steps = envs.action_space, envs.max_episode_steps
         settings, entries = envs.episodes.settings, self.task.entries
         if envs.episodes.timing.pending_observations or settings.action_memory:
-            raise OptionError("envs has observation_latency or action_memory, which an Observer does not know")
+            raise OptionError(
+                "envs has observation_latency, observation_rate or action_memory, which an Observer does not know"
+            )
         own = self.parameters or self.engine.default_parameters
-        self.world = World(self.task, self.engine, round(settings.control_period / self.engine.dt), own)
+        self.world = World(self.task, self.engine, substeps_of(envs, self.engine), own)
         self.deviation = check_number("accuracy", self.accuracy, positive=True) * np.array([e.scale for e in entries])
         self.rngs = np.random.default_rng(self.seed).spawn(self.num_envs)
         starts = type(envs)(**{**envs.built, "num_envs": self.members, "backend": "native", "autoreset_mode": "next_step"})
@@ -141,8 +144,13 @@ class Observer:
         return line[every, np.maximum(newer - 1, 0)], line[every, newer]
 
     def estimated(self, observation: Any) -> Array:
-        """States (B, nx) after an observation (B, no) of the next control step; contexts are in `context`."""
-        seen, begins = np.asarray(observation, dtype=np.float64), self.episodes.steps == 0
+        """States (B, nx) after an observation (B, no) of the next control step; contexts are in `context`.
+
+        Raises:
+            ShapeError: The observation has another shape, or is not finite.
+        """
+        seen = check_array("observation", observation, (self.num_envs, len(self.task.entries)))
+        begins = self.episodes.steps == 0
         alive = np.ones(self.num_envs, dtype=np.bool_) if self.alive is None else self.alive
         for rows in (np.flatnonzero(alive & begins), np.flatnonzero(alive & ~begins)):
             if len(rows):

@@ -17,6 +17,7 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.core.mismatch import seen
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator, check_array, check_number, finite_differences
+from softgym_envs.core.trajectory import whole_steps
 
 
 class UnstablePlanError(OptionError):
@@ -151,22 +152,35 @@ class RateLimits(NamedTuple):
     """(nu,): the control before the first one; NaN where that one has no limit."""
 
     @classmethod
-    def of(cls, simulator: Simulator, rates: float | Array, substeps: int, last: Array | None) -> RateLimits:
-        """Limits from rates, (nu,) or one number [unit of the control per second], see `plan_ilqg`.
+    def of(
+        cls, simulator: Simulator, rates: float | Array | None, substeps: int, last: Array | None, name: str = "last_control"
+    ) -> RateLimits | None:
+        """Limits from rates, (nu,) or one number [unit of the control per second], see `plan_ilqg`; None: no limits.
+
+        Args:
+            simulator: For the number and limits of the controls, and the length of its steps.
+            rates: Rates.
+            substeps: Physics steps per control step.
+            last: (nu,) control before the first one.
+            name: Name of `last` in errors.
 
         Raises:
             ShapeError: A wrong shape, NaN or infinity.
-            OptionError: A rate is not positive.
+            OptionError: A rate is not positive; or there is a last control, which is beyond its limits or has no rates.
         """
         nu = simulator.nu
+        if rates is None:
+            if last is not None:
+                raise OptionError(f"{name} limits nothing without rate_limits: give both, or none")
+            return None
         rates = check_array("rate_limits", np.full(nu, rates) if np.ndim(rates) == 0 else rates, (nu,))
         if not (rates > 0).all():
             raise OptionError(f"rate_limits is {rates.tolist()}, allowed are rates > 0")
         if last is None:
             return cls(rates * simulator.dt * substeps, np.full(nu, np.nan))
-        last, (lower, upper) = check_array("last_control", last, (nu,)), simulator.control_bounds
+        last, (lower, upper) = check_array(name, last, (nu,)), simulator.control_bounds
         if not ((lower <= last) & (last <= upper)).all():
-            raise OptionError(f"last_control is {last.tolist()}, allowed is {lower.tolist()} ... {upper.tolist()}")
+            raise OptionError(f"{name} is {last.tolist()}, allowed is {lower.tolist()} ... {upper.tolist()}")
         return cls(rates * simulator.dt * substeps, last)
 
     def before(self, controls: Array) -> Array:
@@ -230,6 +244,14 @@ class Plan:
         """Horizon T."""
         return len(self.controls)
 
+    def substeps_in(self, simulator: Simulator) -> int:
+        """Physics steps of another simulator in a control step of the plan.
+
+        Raises:
+            OptionError: They are no whole number.
+        """
+        return whole_steps("the plan's control step", self.substeps * self.simulator.dt, simulator.dt)
+
     def policy(self, state: Array, t: int, last: Array | None = None) -> Array:
         """Feedback law at one state (nx,), or many (B, nx), see `own_entries`; after the horizon its last step is repeated.
 
@@ -285,7 +307,7 @@ def check_simulator(planner: Simulator, world: Simulator) -> None:
 
 
 def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Parameters | None = None) -> Run:
-    """Play the planned controls from states (B, nx), on this or another simulator of the same robot.
+    """Play the planned controls from states (B, nx), on this or another simulator of the same robot, whatever its `dt`.
 
     Args:
         plan: Plan of any simulator of the robot.
@@ -295,10 +317,11 @@ def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Pa
 
     Raises:
         ShapeError: `state` is not (B, nx).
+        OptionError: The control step of the plan is no whole number of the world's physics steps.
     """
     state = check_array("state", in_simulator(simulator, state), (None, simulator.nx))
     controls = np.repeat(plan.controls[None], len(state), axis=0)
-    states, status = simulator.rollout(state, controls, parameters, substeps=plan.substeps)
+    states, status = simulator.rollout(state, controls, parameters, substeps=plan.substeps_in(simulator))
     return Run(states, controls, status)
 
 
@@ -309,11 +332,11 @@ def run_closed_loop(plan: Plan, simulator: Simulator, state: Array, parameters: 
 
     Raises:
         ShapeError: `state` is not (B, nx).
-        OptionError: The world's states do not begin with those that the plan was made with.
+        OptionError: The world's states do not begin with those that the plan was made with, or see `run_open_loop`.
     """
     check_simulator(plan.simulator, simulator)
     state = check_array("state", in_simulator(simulator, state), (None, simulator.nx))
-    counted = CountedSimulator(simulator, plan.substeps)
+    counted = CountedSimulator(simulator, plan.substeps_in(simulator))
     return roll_policy(counted, plan.followed(), state, plan.horizon, parameters)
 
 
@@ -327,10 +350,16 @@ def run_policy(
 
     Raises:
         ShapeError: `state` is neither (nx,) nor (B, nx).
-        OptionError: The world's states do not begin with those of the policy's simulator.
+        OptionError: The world's states do not begin with those of the policy's simulator, or a control step has another length
+            than in its plans.
     """
     if (planner := getattr(policy, "simulator", None)) is not None:
         check_simulator(planner, simulator)
+        planned, played = planner.dt * getattr(policy, "substeps", substeps), simulator.dt * substeps
+        if hasattr(policy, "substeps") and not np.isclose(planned, played, rtol=1e-4):
+            raise OptionError(
+                f"substeps is {substeps}: a control step of {played:g} s, the policy plans steps of {planned:g} s"
+            )
     many = np.ndim(state) == 2
     state = check_array("state", in_simulator(simulator, state), (None, simulator.nx) if many else (simulator.nx,))
     counted = CountedSimulator(simulator, substeps)

@@ -24,10 +24,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_number
 from softgym_envs.core.task import Task, context_after
+from softgym_envs.core.trajectory import whole_steps
 
 from .mpc import mix
 from .plan import check_splines, spline_matrix
@@ -109,15 +110,16 @@ class TaskMpc:
             alive: (B,) rows to plan for, which the caller may change; the others get their old plans. None: all.
 
         Raises:
-            OptionError: `envs` is no such environment, the engine is another robot's, or the seed is no whole number >= 0.
+            OptionError: `envs` is no such environment, the engine is another robot's, its physics steps do not divide the
+                control period, or the seed is no whole number >= 0.
         """
         check_robot(envs, engine)
         check_number("seed", seed, low=0, whole=True)
+        check_alive(alive, envs.num_envs)
         rows, size = envs.num_envs, envs.action_space.shape[1]
         rngs = np.random.default_rng(seed).spawn(rows)
         plan, age = np.zeros((rows, self.horizon, size)), np.zeros(rows, dtype=np.int64)
-        substeps = round(envs.episodes.settings.control_period / engine.dt)
-        model = World(envs.task, engine, substeps, parameters or engine.default_parameters)
+        model = World(envs.task, engine, substeps_of(envs, engine), parameters or engine.default_parameters)
 
         def act(observation: Any) -> Array:
             begins = envs.episodes.steps == 0
@@ -176,6 +178,25 @@ def check_robot(envs: Any, engine: Simulator) -> None:
         pairs = zip_longest(engine.state_names, theirs, fillvalue="nothing more")
         ours, other = next((a, b) for a, b in pairs if a != b)
         raise OptionError(f"engine is of another robot than envs: its state has {ours!r} where that of envs has {other!r}")
+
+
+def check_alive(alive: Any, rows: int) -> None:
+    """Check (B,) flags of rows, or None.
+
+    Raises:
+        ShapeError: They have another shape.
+    """
+    if alive is not None and np.shape(alive) != (rows,):
+        raise ShapeError(f"alive has shape {np.shape(alive)}, expected ({rows},): one flag for each row of envs")
+
+
+def substeps_of(envs: Any, engine: Simulator) -> int:
+    """Physics steps of the engine in a control step of the environment.
+
+    Raises:
+        OptionError: They are no whole number.
+    """
+    return whole_steps("the control period of envs", envs.episodes.settings.control_period, engine.dt)
 
 
 def with_drawn(parameter_values: Parameters, episodes: Any, rows: Rows) -> Parameters:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.hdf5 import read, write
-from .errors import DataError, FileFormatError, ShapeError
+from .errors import DataError, FileFormatError, OptionError, ShapeError
 from .files import doubled
 from .resampling import regridded
 from .simulator import Array, Simulator, check_array
@@ -415,6 +415,17 @@ def is_whole(period: float, dt: float) -> bool:
     (True, False)
     """
     return abs(max(round(period / dt), 1) * dt - period) <= 1e-4 * period
+
+
+def whole_steps(name: str, period: float, dt: float) -> int:
+    """Physics steps of `dt` in a period.
+
+    Raises:
+        OptionError: They are no whole number, see `is_whole`.
+    """
+    if not is_whole(period, dt):
+        raise OptionError(f"{name} is {period:g} s, expected a whole number of physics steps of {dt:g} s")
+    return round(period / dt)
 
 
 def _frozen(array: Array) -> Array:

@@ -212,6 +212,7 @@ def test_limits_of_rates_give_the_constrained_optimum(lqr, limit, last):
         ({"rate_limits": 0.0}, OptionError, r"rate_limits is \[0.0, 0.0\], allowed are rates > 0"),
         ({"rate_limits": np.ones(3)}, ShapeError, "rate_limits"),
         ({"rate_limits": 1.0, "last_control": np.ones(3)}, ShapeError, "last_control"),
+        ({"last_control": np.zeros(2)}, OptionError, "last_control limits nothing without rate_limits"),
         ({"rate_limits": 1.0, "last_control": np.ones(2)}, OptionError, r"last_control is \[1.0, 1.0\], allowed is \[-0.4"),
     ],
 )
@@ -442,6 +443,20 @@ def test_failing_start_is_an_error():
         plan_ilqg(s, cost, 0.9 * np.ones(4), controls=10 * np.ones((5, 2)))
 
 
+def test_a_cost_that_is_not_finite_is_told_from_a_failed_simulation():
+    s = Linear()
+    cost = FeatureCost(s, lambda x: np.where(x > 0.9, np.nan, x), np.zeros(4), np.ones(4))
+    with pytest.raises(OptionError, match="cost of the initial controls is not finite, although their simulation is"):
+        plan_ilqg(s, cost, X0, controls=np.zeros((5, 2)))
+
+
+def test_features_without_rows_and_empty_weights_are_named():
+    with pytest.raises(ShapeError, match=r"feature gives \(1,\) for states \(1, 4\), expected \(1, m\)"):
+        FeatureCost(Linear(), lambda x: x[..., 0], [0.0], [1.0])
+    with pytest.raises(ShapeError, match=r"running has shape \(0, 4\), expected \(4,\) or \(T, 4\)"):
+        FeatureCost(Linear(), lambda x: x, np.zeros(4), np.ones((0, 4)))
+
+
 def test_derivatives_that_are_not_finite_end_the_search():
     @dataclass(frozen=True, eq=False)
     class Broken(Linear):
@@ -500,6 +515,21 @@ def test_policy_runs_on_one_state_and_goes_on_after_the_horizon(swing):
     np.testing.assert_array_equal(plan.policy(plan.states[0], 500), plan.policy(plan.states[0], 59))
     np.testing.assert_array_equal(plan.shifted(2)[:-2], plan.controls[2:])
     assert (plan.shifted(100) == plan.controls[-1]).all() and plan.shifted(100).shape == plan.controls.shape
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_plan_lasts_as_long_in_a_world_of_other_steps(run):
+    """The pole falls for a second whatever the physics step: angles differ by the integrator's first order only."""
+    s, fine = CartPole(), CartPole(dt=0.005)
+    cost = FeatureCost(s, lambda x: x, np.zeros(4), np.full(4, 1e-3), control_weight=1.0)
+    start = np.array([[0.0, 0.05, 0.0, 0.0]])
+    plan = plan_ilqg(s, cost, start[0], controls=np.zeros((20, 1)))
+    assert plan.states[-1, 1] > 0.3
+    np.testing.assert_allclose(run(plan, fine, start).states[0, -1, 1], plan.states[-1, 1], rtol=0.25)
+    with pytest.raises(
+        OptionError, match=r"the plan's control step is 0.05 s, expected a whole number of physics steps of 0.03 s"
+    ):
+        run(plan, CartPole(dt=0.03), start)
 
 
 # --- slopes of whole runs -----------------------------------------------------------------------------------------

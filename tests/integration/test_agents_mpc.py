@@ -207,6 +207,14 @@ def test_bad_controllers_are_named():
         ILQGController(p, balance(p), np.zeros((5, 2)))
     with pytest.raises(ShapeError, match="state"):
         sampling(p)(np.zeros(2), 0)
+    with pytest.raises(ShapeError, match=r"state has shape \(0, 3\), expected a row at least"):
+        ILQGController(p, balance(p), np.zeros((5, 1)))(np.zeros((0, 3)), 0)
+    with pytest.raises(OptionError, match="first_control limits nothing without rate_limits"):
+        ILQGController(p, balance(p), np.zeros((5, 1)), first_control=np.zeros(1))
+    with pytest.raises(ShapeError, match="first_control"):
+        ILQGController(p, balance(p), np.zeros((5, 1)), rate_limits=1.0, first_control=np.zeros(2))
+    with pytest.raises(OptionError, match=r"substeps is 1: a control step of 0.05 s, the policy plans steps of 0.1 s"):
+        run_policy(ILQGController(p, balance(p), np.zeros((5, 1)), substeps=2), p, p.initial_state()[0], steps=1)
 
 
 @pytest.fixture(params=["ArmReach-v0", "VineGrow-v0", "SlidingBlock-v0"])
@@ -461,6 +469,17 @@ def test_a_single_environment_and_another_robots_engine_are_refused():
         TaskMpc().controller(many, system("arm").simulator())
 
 
+def test_an_engine_whose_steps_do_not_divide_the_control_period_is_refused():
+    envs = gym.make_vec(f"softgym_envs:{ARM}", num_envs=2)
+    for opened in (TaskMpc().controller, Observer):
+        with pytest.raises(
+            OptionError, match=r"the control period of envs is 0.02 s, expected a whole number of physics steps"
+        ):
+            opened(envs.unwrapped, system("arm").simulator(dt=0.03))
+        with pytest.raises(ShapeError, match=r"alive has shape \(3,\), expected \(2,\)"):
+            opened(envs.unwrapped, system("arm").simulator(), alive=np.ones(3, dtype=np.bool_))
+
+
 def observed(env_id, rows=4, seed=0, **keywords):
     """Environment, planner's engine and observer of an id."""
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=rows, vectorization_mode="vector_entry_point", **keywords)
@@ -520,11 +539,16 @@ def test_plans_from_sensors(latency):
 
 
 def test_an_observer_refuses_what_it_does_not_know():
-    with pytest.raises(OptionError, match="observation_latency"):
-        observed(ARM, observation_latency=0.02)
+    for keyword, value in {"observation_latency": 0.02, "observation_rate": 10.0}.items():
+        with pytest.raises(OptionError, match=keyword):
+            observed(ARM, **{keyword: value})
     with pytest.raises(OptionError, match="action_memory"):
         observed(ARM, action_memory=1)
-    envs, engine, _ = observed(ARM)
+    envs, engine, observer = observed(ARM)
+    observation, _ = envs.reset(seed=0)
+    for wrong in (observation[:1], observation[:, :3], np.full_like(observation, np.nan)):
+        with pytest.raises(ShapeError, match=r"^observation "):
+            observer.estimated(wrong)
     for given in ((gym.make(f"softgym_envs:{ARM}"), engine), (envs, system("block").simulator())):
         with pytest.raises(OptionError, match=r"^(envs|engine) is "):
             Observer(*given)
