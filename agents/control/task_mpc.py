@@ -39,7 +39,7 @@ Rows = NDArray[np.intp]
 
 @runtime_checkable
 class _VectorEnv(Protocol):
-    """What a `SoftgymVectorEnv` has, and an environment of one robot, or a wrapper, has not."""
+    """What a `SoftgymVectorEnv` has, and an environment of one robot or of tensors, or a wrapper, has not."""
 
     episodes: Any
     num_envs: int
@@ -171,7 +171,7 @@ def check_robot(envs: Any, engine: Simulator) -> None:
         OptionError: It is not.
     """
     if not isinstance(envs, _VectorEnv):
-        made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point')"
+        made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point', output='numpy')"
         raise OptionError(f"envs is {type(envs).__name__}, expected a SoftgymVectorEnv, as of {made}")
     theirs = envs.simulator.state_names[: engine.nx]
     if engine.state_names != theirs:

@@ -81,7 +81,7 @@ class PolicyContract:
             env: Environment, with or without wrappers.
             keywords: Keywords with which it was made.
         """
-        inner = env.unwrapped
+        inner = _on_numpy(env)
         settings, task = inner.episodes.settings, inner.task
         return cls(
             inner.built["task"], float(settings.control_period), tuple(map(_finite, task.entries)), tuple(task.action_names),
@@ -121,7 +121,7 @@ class PolicyContract:
         Raises:
             OptionError: Entries, units, actions, their memory or the control period differ; names the first that does.
         """
-        if not hasattr(env.unwrapped, "episodes"):
+        if not hasattr(_on_numpy(env), "episodes"):
             return
         here = PolicyContract.of(env)
         for (what, mine), (_, its) in zip(self._terms(), here._terms(), strict=True):
@@ -182,6 +182,11 @@ def controls_of(task: Task, simulator: Simulator) -> tuple[Control, ...]:
         return ()
     named = zip(simulator.control_names, simulator.control_units, driver, values.tolist(), strict=True)
     return tuple(Control(name, of, task.action_names[k], tuple(row)) for name, of, k, row in named)
+
+
+def _on_numpy(env: Any) -> Any:
+    """The environment without wrappers; of one with output "torch" the one on NumPy that draws its starts."""
+    return getattr(env.unwrapped, "host", env.unwrapped)
 
 
 def _finite(entry: Entry) -> Entry:

@@ -29,7 +29,6 @@ from ..engines.warp.engine import LOADING, WarpEngine
 from ..engines.warp.float32 import as_float32, in_float32
 from ..engines.warp.row_kernel import HasKernels, RowKernel, TaskKernels
 from . import device_kernels
-from .episodes import Episodes
 from .vector_env import SoftgymVectorEnv
 
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
@@ -57,6 +56,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
     describes the step that was made, and `final_obs` holds the last observation of the rows in `_final_obs`. The only option
     of `reset` is "reset_mask". An action that is NaN ends its row as a failed simulation. Disturbances and the noise of sensors
     are drawn on the device, by `reset`'s seed, so that these numbers, and the starts that follow, are others than on NumPy.
+    Copies, `call`, `get_state` and `episodes` are on NumPy alone.
 
     The host is waited for at a reset, and every `AHEAD` control steps, when rows that have begun new episodes get new starts
     (by `Episodes.reset`, all of them in one batch). With `starts` it is not.
@@ -186,7 +186,7 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
 
     def _kicks(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Columns of the state that a disturbance changes, and the standard deviation in each."""
-        simulator, kick = self.host.simulator, self.episodes.kick
+        simulator, kick = self.host.simulator, self.host.episodes.kick
         rest, places = simulator.initial_state(1), np.flatnonzero(kick)
         moved = [simulator.retract(rest, np.eye(len(kick))[[k]]) - rest for k in places]
         return np.array([np.abs(one[0]).argmax() for one in moved], dtype=np.intp), kick[places]
@@ -223,10 +223,10 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
 
     # --- episodes ---------------------------------------------------------------------------------------------------
 
-    @property
-    def episodes(self) -> Episodes:
-        """The episodes on the host that starts are drawn from; their states are not those of the device."""
-        return self.host.episodes
+    def __getattr__(self, name: str) -> Any:
+        """Point to the environment on NumPy, whose rows can be read and set: `episodes`, `call`, `get_state`, ..."""
+        hint = "; one with output='numpy' has it" if hasattr(self.__dict__.get("host"), name) else ""
+        raise AttributeError(f"an environment with output='torch' has no {name!r}{hint}", name=name, obj=self)
 
     @property
     def task(self) -> Task:
@@ -237,11 +237,6 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
     def simulator(self) -> Simulator:
         """The simulator under the task."""
         return self.host.simulator
-
-    @property
-    def built(self) -> dict[str, Any]:
-        """Arguments that the environment on NumPy was made with."""
-        return self.host.built
 
     @property
     def state(self) -> torch.Tensor:
@@ -346,7 +341,8 @@ class DeviceVectorEnv(gym.vector.VectorEnv[torch.Tensor, torch.Tensor, torch.Ten
             for run in self._runs:
                 run()
         if self.device.type == "cuda":
-            with wp.ScopedStream(wp.Stream(self.episodes.settings.device)), wp.ScopedCapture() as capture:  # not torch's stream
+            stream = wp.Stream(self.host.episodes.settings.device)  # not torch's
+            with wp.ScopedStream(stream), wp.ScopedCapture() as capture:
                 for run in self._runs:
                     run()
             self._graph = capture.graph

@@ -70,7 +70,7 @@ def episodes(env_id: str, rows: int, device: str) -> Iterator[Row]:
             wait(envs)
             rate = rows * count / (time.perf_counter() - begun)
             found = {"dtype": dtype, "starts": "new" if starts is None else f"{starts}, again", "episodes": ended}
-            yield {**found, "control steps/s": round(rate), "physics steps/s": round(rate * envs.episodes.substeps)}
+            yield {**found, "control steps/s": round(rate), "physics steps/s": round(rate * envs.host.episodes.substeps)}
 
 
 def kernels(env_id: str, rows: int, device: str) -> Iterator[Row]:
@@ -85,7 +85,7 @@ def kernels(env_id: str, rows: int, device: str) -> Iterator[Row]:
                     envs.step(action)
                 whole = milliseconds(envs, envs.advance)
                 physics = milliseconds(envs, envs.physics)
-                rate = rows * envs.episodes.substeps / physics * 1e3
+                rate = rows * envs.host.episodes.substeps / physics * 1e3
                 times = {"control step [ms]": round(whole, 3), "physics [ms]": round(physics, 3)}
                 yield {"dtype": dtype, "block": block, **times, "physics steps/s": round(rate)}
     finally:
@@ -123,7 +123,7 @@ def agreement(env_id: str, rows: int, device: str) -> Iterator[Row]:
     exact = make(env_id, rows, "cpu", max_episode_steps=10_000)
     others = [make(env_id, rows, where, dtype=dtype, max_episode_steps=10_000) for _, where, dtype in kinds]
     others[-1].state.add_(1e-7)
-    period = exact.episodes.settings.control_period
+    period = exact.host.episodes.settings.control_period
     marks = {round(moment / period): moment for moment in MOMENTS}
     for count, action in enumerate(random_actions(exact, max(marks)), 1):
         expected = exact.step(action)[0]

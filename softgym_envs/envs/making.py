@@ -28,6 +28,9 @@ from .settings import Settings
 CLOSE = 0.01
 """Largest relative difference of the physics step from that at which parameters were identified, as by a camera."""
 
+ON_DEVICE = ("output", "dtype", "starts")
+"""Keywords of a vector environment alone."""
+
 MOST_NAMED = 5
 """Most sensors that a warning names."""
 
@@ -56,7 +59,8 @@ def make_episodes(system: System, task_id: str, rngs: Sequence[np.random.Generat
     for name in keywords:
         if name not in (*shared, *own):
             known = ", ".join(sorted((*shared, *own)))
-            raise KeywordError(f"{task_id} got an unexpected keyword argument {name!r}; allowed are render_mode, {known}")
+            hint = f"; {name} is one of gym.make_vec with vectorization_mode='vector_entry_point'" if name in ON_DEVICE else ""
+            raise KeywordError(f"{task_id} got an unexpected keyword argument {name!r}{hint}; allowed are render_mode, {known}")
     defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
     if isinstance(defaults.get("randomize"), Mapping) and isinstance(keywords.get("params"), Mapping):  # named: not drawn
         defaults["randomize"] = {k: v for k, v in defaults["randomize"].items() if k not in keywords["params"]}

@@ -480,6 +480,17 @@ def test_an_engine_whose_steps_do_not_divide_the_control_period_is_refused():
             opened(envs.unwrapped, system("arm").simulator(), alive=np.ones(3, dtype=np.bool_))
 
 
+@pytest.mark.parametrize("env_id", ["TensegrityRoll-v0", "SlidingBlock-v0"])
+def test_an_environment_of_tensors_is_refused(env_id):
+    """On a device no planner sees where episodes begin."""
+    pytest.importorskip("torch")
+    envs = gym.make_vec(env_id, num_envs=2, output="torch")
+    engine = system_of_task(env_id).simulator()
+    for made in (TaskMpc().controller, Observer):
+        with pytest.raises(OptionError, match=r"envs is .*, expected a SoftgymVectorEnv, as of .* output='numpy'\)"):
+            made(envs, engine)
+
+
 def observed(env_id, rows=4, seed=0, **keywords):
     """Environment, planner's engine and observer of an id."""
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=rows, vectorization_mode="vector_entry_point", **keywords)

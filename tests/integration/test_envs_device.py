@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from helpers import IDS, actions_of, varied
 
 import softgym_envs  # noqa: F401  (registers the ids)
+from agents.policies import pretrained
 from softgym_envs.core.errors import OptionError, ShapeError, SimulationWarning
 from softgym_envs.systems.tensegrity.features import feel
 from softgym_envs.systems.tensegrity.tasks import PATCH
@@ -195,6 +197,26 @@ def test_other_ids_give_tensors_on_the_cpu() -> None:
 def test_what_a_device_does_not_play_is_named(keywords: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         gym.make_vec("VineGrow-v0", num_envs=2, **keywords)
+
+
+def test_what_only_numpy_has_is_named() -> None:
+    """Among it the episodes, without which controllers that count steps would begin anew in each."""
+    device = gym.make_vec("VineGrow-v0", num_envs=2, output="torch")
+    for name in ("call", "get_attr", "set_attr", "get_state", "set_state", "episodes"):
+        with pytest.raises(AttributeError, match=f"output='torch' has no '{name}'; one with output='numpy' has it"):
+            getattr(device, name)
+    assert not hasattr(device, "nothing")
+    network = pretrained("VineGrow-v0")
+    network.check(device)
+    with pytest.raises(OptionError, match="was trained with"):
+        network.check(gym.make_vec("VineWall-v0", num_envs=2, output="torch"))
+
+
+@pytest.mark.parametrize("make", [gym.make, functools.partial(gym.make_vec, num_envs=2, vectorization_mode="sync")])
+@pytest.mark.parametrize("keyword", [{"output": "torch"}, {"dtype": "float32"}, {"starts": 2}])
+def test_who_makes_tensors_is_named(make: Any, keyword: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=f"{next(iter(keyword))} is one of gym.make_vec with vectorization_mode='vector_en"):
+        make("VineGrow-v0", **keyword)
 
 
 def test_actions_and_options_are_checked() -> None:
