@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-READ = ("state", "context", "parameter_values", "parameters", "seen")
+READ = (
+    "state", "context", "parameter_values", "parameters", "seen", "clean", "pending", "sensors", "rngs",
+    "get_state", "snapshot",
+)  # fmt: skip
 """What no sensor gives."""
+UNWATCHED = ("episodes", "unwrapped", "np_random")
+"""What `call` gives as it is."""
 
 
 class Watched:
-    """Passes everything on; notes reading of `READ`, also from its `episodes`.
+    """Passes everything on; notes reading of `READ`, also from its `episodes`, and copying: a copy is what was watched.
 
     The properties are those that `agents.control.task_mpc` asks a vector environment for.
     """
@@ -22,6 +27,26 @@ class Watched:
         if name in READ:
             self._notes.add(name)
         return getattr(self.__dict__["_inner"], name)
+
+    @property  # type: ignore[misc]  # Python allows it
+    def __class__(self) -> Any:
+        """That of the environment."""
+        return self._inner.__class__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What `copy` and `pickle` make a copy from: the environment itself, with its state."""
+        self._notes.add("copy")
+        return self._inner.__reduce_ex__(protocol)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """What the rows have."""
+        if name in (*READ, *UNWATCHED):
+            self._notes.add(name)
+        return self._inner.call(name, *args, **kwargs)
+
+    def get_attr(self, name: str) -> Any:
+        """What the rows have."""
+        return self.call(name)
 
     @property
     def unwrapped(self) -> Any:
@@ -52,16 +77,6 @@ class Watched:
     def action_space(self) -> Any:
         """Actions of all rows."""
         return self._inner.action_space
-
-    @property
-    def state(self) -> Any:
-        """States."""
-        return self.__getattr__("state")
-
-    @property
-    def context(self) -> Any:
-        """Contexts."""
-        return self.__getattr__("context")
 
     @property
     def kind(self) -> str:

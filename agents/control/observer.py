@@ -112,7 +112,7 @@ class Observer:
         self.world = World(self.task, self.engine, substeps_of(envs, self.engine), own)
         self.deviation = check_number("accuracy", self.accuracy, positive=True) * np.array([e.scale for e in entries])
         self.rngs = np.random.default_rng(self.seed).spawn(self.num_envs)
-        starts = type(envs)(**{**envs.built, "num_envs": self.members, "backend": "native", "autoreset_mode": "next_step"})
+        starts = envs.__class__(**{**envs.built, "num_envs": self.members, "backend": "native", "autoreset_mode": "next_step"})
         starts.reset(seed=int(np.random.default_rng(self.seed).integers(2**31)))
         first = starts.state[:, : self.engine.nx], starts.context, starts.episodes.parameter_values
         starts.close()

@@ -46,8 +46,6 @@ class _VectorEnv(Protocol):
     simulator: Any
     task: Any
     action_space: Any
-    state: Array
-    context: Array
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,62 @@ def test_what_a_heuristic_reads_is_noted(tmp_path):
     assert run_cell(Cell("SlidingBlock-v0", "heuristic"), Settings(1, tmp_path))["sees"] == "full state"
 
 
+READING = """
+import copy, pickle
+import numpy as np
+from agents.control.observer import Observer
+from agents.control.task_mpc import TaskMpc
+
+def controller(envs):
+    still = np.zeros(envs.action_space.shape)
+
+    def act(observation):
+        {line}
+        return still
+
+    return act
+
+def ahead(envs):
+    envs.step(np.ones(envs.action_space.shape))
+
+def estimating(envs):
+    engine = envs.simulator
+    observer = Observer(envs, engine)
+    return observer.policy(TaskMpc(samples=4).controller(observer, engine))
+"""
+
+
+def run_reading(folder, monkeypatch, line, name="controller"):
+    """A cell of a user's controller with this line."""
+    (folder / f"{folder.name}.py").write_text(READING.format(line=line))
+    monkeypatch.syspath_prepend(folder)
+    return run_cell(Cell("ArmReach-v0", f"{folder.name}:{name}"), Settings(2, folder))
+
+
+@pytest.mark.parametrize(
+    ("line", "sees"),
+    [
+        ("envs.get_attr('task'), envs.call('simulator')", "sensors"),
+        ("envs.get_state()", "full state"),
+        ("envs.episodes.snapshot()", "full state"),
+        ("envs.call('context')", "full state"),
+        ("envs.get_attr('state')", "full state"),
+        ("envs.get_attr('episodes')", "full state"),
+        ("ahead(copy.deepcopy(envs))", "full state"),
+        ("ahead(pickle.loads(pickle.dumps(envs)))", "full state"),
+        ("saved = envs.get_state(); ahead(envs); envs.set_state(saved)", "full state"),
+    ],
+)
+def test_what_a_users_controller_reads_is_noted(line, sees, tmp_path, monkeypatch):
+    """Also in a copy, which may be stepped: the episodes stay as they are."""
+    found, still = run_reading(tmp_path, monkeypatch, line), run_cell(Cell("ArmReach-v0", "zero"), Settings(2, tmp_path))
+    assert found["sees"] == sees and found["returns"] == still["returns"]
+
+
+def test_a_users_planner_on_an_observer_sees_sensors(tmp_path, monkeypatch):
+    assert run_reading(tmp_path, monkeypatch, "", "estimating")["sees"] == "sensors"
+
+
 OWN = """
 import numpy as np
 
