@@ -250,7 +250,7 @@ def evaluate(
     Args:
         policy: A `Network`, a function from observations (B, no) to actions (B, na), a file (policy.zip of PPO, A2C or SAC
             with an MLP, or .npz), "pretrained", or None: no action. "package.module:function" names a controller of your own:
-            it gets the vector environment and returns a function from observations to actions.
+            it gets the vector environment, which it may copy but not step, and returns a function from observations to actions.
         id: Environment.
         backend: Simulator of the episodes; "": the system's first ground truth.
         params: Parameters of the backend.
@@ -262,7 +262,7 @@ def evaluate(
         Returns, successes and failed simulations (E,).
 
     Raises:
-        OptionError: Unknown id, a number out of its range, or no such controller.
+        OptionError: Unknown id, a number out of its range, no such controller, or one that steps or resets the environment.
         FileFormatError: The file holds no policy.
         ShapeError: The policy takes other observations, or a controller's actions are not (B, na).
     """

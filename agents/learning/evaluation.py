@@ -120,7 +120,8 @@ def evaluate_controller(
         alive: (E,) becomes False where an episode ends, so that a planner can leave out these rows; True at the start.
 
     Raises:
-        OptionError: `episodes` is not positive, `seed` is negative, or the environment does not end by itself.
+        OptionError: `episodes` is not positive, `seed` is negative, the environment does not end by itself, or the controller
+            steps or resets it.
     """
     check_number("episodes", episodes, low=1, whole=True)
     check_number("seed", seed, low=0, whole=True)
@@ -133,9 +134,15 @@ def evaluate_controller(
         alive = np.ones(episodes, dtype=np.bool_) if alive is None else alive
         returns = np.zeros(episodes)
         success, failed = np.zeros(episodes), np.zeros(episodes)
-        policy = controller(envs.unwrapped)
+        before, policy = _place(envs), controller(envs.unwrapped)
         for _ in range(limit):
-            observation, reward, terminated, truncated, info = envs.step(policy(observation))
+            action = policy(observation)
+            if _place(envs) != before:
+                raise OptionError(
+                    "the controller stepped or reset the environment that it drives: look ahead in a copy, copy.deepcopy(envs)"
+                )
+            observation, reward, terminated, truncated, info = envs.step(action)
+            before = _place(envs)
             returns += np.where(alive, reward, 0.0)
             success = np.where(alive, info["is_success"], success)
             failed = np.where(alive, info["sim_failed"], failed)
@@ -145,6 +152,12 @@ def evaluate_controller(
     finally:
         envs.close()
     return Evaluation(returns, np.asarray(success, dtype=np.float64), np.asarray(failed, dtype=np.float64))
+
+
+def _place(envs: Any) -> list[bytes]:
+    """Where the episodes of an environment are."""
+    episodes = envs.unwrapped.episodes
+    return [array.tobytes() for array in (episodes.steps, episodes.state, episodes.context)]
 
 
 def interface_played(env_id: str, keywords: Mapping[str, Any]) -> dict[str, Any]:

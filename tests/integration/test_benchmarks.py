@@ -163,6 +163,16 @@ def test_a_users_planner_on_an_observer_sees_sensors(tmp_path, monkeypatch):
     assert run_reading(tmp_path, monkeypatch, "", "estimating")["sees"] == "sensors"
 
 
+@pytest.mark.parametrize("line", ["ahead(envs)", "envs.reset()", "envs.episodes.state[:] = 0.1"])
+def test_a_controller_that_changes_its_episodes_is_refused(line, tmp_path, monkeypatch):
+    """Half of the episode vanished, and the return halved."""
+    message = r"the controller stepped or reset .*: look ahead in a copy, copy.deepcopy\(envs\)"
+    with pytest.raises(OptionError, match=message):
+        run_reading(tmp_path, monkeypatch, line)
+    with pytest.raises(OptionError, match=message):
+        agents.evaluate(f"{tmp_path.name}:controller", "ArmReach-v0", episodes=2)
+
+
 OWN = """
 import numpy as np
 
