@@ -306,13 +306,15 @@ def options_from_text(words: Sequence[str], what: str = "option", example: str =
     {'contact': 'patch', 'max_contacts': 12}
 
     Raises:
-        OptionError: A word has no "=".
+        OptionError: A word has no "=", or a key is there twice.
     """
     options = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not (key and equals and value):
             raise OptionError(f"{what} is {word!r}, expected key=value, as {example}")
+        if key in options:
+            raise OptionError(f"{what} {key} is given twice: give one value")
         try:
             options[key] = parse_toml(f"value = {value}")["value"]
         except ValueError:
@@ -328,7 +330,8 @@ def task_keywords(words: Sequence[str], options: Collection[str]) -> dict[str, A
         options: Names of the command's own options.
 
     Raises:
-        OptionError: A word has no "=", names an option of the command or what it sets itself, or a length is no whole number.
+        OptionError: A word has no "=", names an option of the command, what it sets itself or a key that was there before, or a
+            length is no whole number.
     """
     found = options_from_text(words, "keyword", "level=3")
     for name in found:

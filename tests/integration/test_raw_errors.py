@@ -78,11 +78,12 @@ def test_a_missing_package_names_the_extra_that_brings_it(
     ("word", "said"),
     [("max_episode_steps=0", "max_episode_steps is 0"), ("max_episode_steps=nan", "max_episode_steps is nan"),
      ("max_episode_steps=x", "max_episode_steps is 'x'"), ("id=x", "id is the command's own"), ("nan", "expected key=value"),
+     ("a=1 a=2", "keyword a is given twice"),
      ("num_envs=3", "num_envs is the command's own"), ("wrappers=[]", "wrappers is the command's own")],
 )  # fmt: skip
 def test_keywords_of_gymnasium_itself_are_checked(word: str, said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        task_keywords((word,), ())
+        task_keywords(word.split(), ())
     assert task_keywords(("max_episode_steps=3",), ()) == {"max_episode_steps": 3}
 
 
