@@ -339,7 +339,7 @@ def benchmark(
     controllers: Sequence[str] = (),
     *,
     out: str | Path = Path("runs") / "benchmark",
-    budgets: Sequence[int] = (100,),
+    budgets: int | Sequence[int] = (100,),
     training_steps: int | None = None,
     episodes: int = 30,
     options: str = "",
@@ -353,11 +353,12 @@ def benchmark(
     new ones. Equal cells are equal but for times, alone or in a table, on any executor.
 
     Args:
-        ids: Environments; (): all.
+        ids: Environments, or one; (): all.
         controllers: Names of `agents.benchmark_study.controllers.ROWS`, "package.module:function" of your own (it gets the
-            vector environment and returns a function from observations (B, no) to actions (B, na)), or policy files; (): all.
+            vector environment, which it may copy but not step, and returns a function from observations (B, no) to actions
+            (B, na)), or policy files; or one of these; (): all.
         out: Folder.
-        budgets: Simulated control steps per executed one, of planners.
+        budgets: Simulated control steps per executed one, of planners; several, or one.
         training_steps: Control steps of PPO and SAC; None: those of each id's settings.
         episodes: Episodes per cell.
         options: Keywords of the environments as words key=value with spaces between them.
@@ -369,7 +370,10 @@ def benchmark(
         The record of every cell of the folder; "reason" says why a cell is empty.
 
     Raises:
-        OptionError: Unknown id or controller, a number out of its range, or a cell failed.
+        OptionError: Unknown id or controller, a number out of its range, a cell of the folder that was made otherwise, or a
+            cell failed.
+        FileFormatError: A cell of the folder cannot be read.
+        StorageError: `out` cannot be written.
     """
     from .benchmark_study.run import benchmark as compared
 

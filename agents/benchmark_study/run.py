@@ -12,14 +12,14 @@ Every episode and every sample is seeded by its cell: a cell that runs alone is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, shown
 from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.simulator import check_number
 from softgym_envs.core.system import task_keywords
@@ -27,7 +27,7 @@ from softgym_envs.systems import system_of_task, tasks
 
 from ..learning.evaluation import Controller, evaluate_controller
 from ..policies import save_network
-from ..transfer_study.jobs import Executor, record_path, run_jobs
+from ..transfer_study.jobs import REMOVE_IT, Executor, record_path, run_jobs
 from . import page
 from .case import ANY, Case, Cell, Unable
 from .controllers import ROWS, row_of, source_of
@@ -80,7 +80,7 @@ def keep_equal(jobs: Sequence[Cell], settings: Settings) -> None:
         path = record_path(settings.out, job)
         if not path.exists():
             continue
-        record = read_json(path)
+        record = _record(path)
         if "reason" in record:
             path.unlink()
             continue
@@ -206,7 +206,7 @@ def benchmark(
     controllers: Sequence[str] = (),
     *,
     out: str | Path = Path("runs") / "benchmark",
-    budgets: Sequence[int] = (100,),
+    budgets: int | Sequence[int] = (100,),
     training_steps: int | None = None,
     episodes: int = 30,
     options: str = "",
@@ -215,15 +215,23 @@ def benchmark(
     progress: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """See `agents.benchmark`."""
+    ids, controllers, budgets = _listed(ids), _listed(controllers), _listed(budgets)
+    for name, words, example in (("ids", ids, "ArmReach-v0"), ("controllers", controllers, "package.module:function")):
+        for word in words:
+            if not isinstance(word, str):
+                raise OptionError(f"{name} holds {shown(word)}, expected names, as {example!r}")
     trainings = [] if training_steps is None else [training_steps]
     for name, values in (("budgets", budgets), ("training_steps", trainings), ("episodes", [episodes])):
         for value in values:
             check_number(name, value, low=1, whole=True)
     if not budgets:
         raise OptionError("budgets is empty, expected whole numbers >= 1")
+    if not isinstance(options, str):
+        raise OptionError(f"options is {shown(options)}, expected words key=value with spaces between them, as 'level=3'")
     task_keywords(options.split(), ())
     settings, jobs = Settings(episodes, Path(out).resolve()), cells(ids, controllers, budgets, training_steps, options)
     keep_equal(jobs, settings)
+    write_atomically(settings.out / "numbers.json", page.packed(collected(settings.out)))  # fails now, not after a cell
     failures = run_jobs(
         jobs, partial(run_cell, settings=settings), settings.out, executor=executor, workers=workers, progress=progress
     )
@@ -237,4 +245,17 @@ def benchmark(
 
 def collected(out: Path) -> list[dict[str, Any]]:
     """Records of all cells of a folder."""
-    return [read_json(path) for path in sorted((out / "runs").glob("*.json"))]
+    return [_record(path) for path in sorted((out / "runs").glob("*.json"))]
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """Record of a cell from its file."""
+    try:
+        return read_json(path)
+    except FileFormatError as error:
+        raise FileFormatError(f"{error}; {REMOVE_IT}") from error
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    """Entries of an argument; one that is no list is the only one."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)

@@ -19,7 +19,7 @@ import agents
 from agents.benchmark_study import page
 from agents.benchmark_study.case import Case, Cell
 from agents.benchmark_study.run import Settings, run_cell
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, StorageError
 from softgym_envs.core.files import read_json
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.systems import system_of_task, tasks
@@ -218,13 +218,53 @@ def test_cells_that_were_made_otherwise_are_refused(tmp_path, monkeypatch, capsy
     for options in ("num_envs=5", "output=torch"):
         with pytest.raises(OptionError, match="command's own"):
             compared(["zero"], options=options)
-    with pytest.raises(OptionError, match="budgets is empty"):
-        compared(["mppi"], budgets=[])
     assert run_script(load_script("scripts/benchmark.py"), "Bogus-v0", "zero") == 2
     assert "unknown environment 'Bogus-v0'" in capsys.readouterr().err
     (tmp_path / "failing_controller.py").write_text("def wrong(envs):\n    return lambda observation: 1 / 0\n")
     with pytest.raises(OptionError, match=r"ZeroDivisionError: division by zero \(.*failing_controller.py:2\)"):
         compared(["failing_controller:wrong"], episodes=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ids": "Bogus-v0"}, "unknown environment 'Bogus-v0'"),
+        ({"ids": [3]}, "ids holds 3, expected names, as 'ArmReach-v0'"),
+        ({"controllers": "bogus"}, "controller is 'bogus'"),
+        ({"controllers": str}, "controllers holds <class 'str'>, expected names, as 'package.module:function'"),
+        ({"budgets": []}, "budgets is empty"),
+        ({"budgets": 0}, "budgets is 0"),
+        ({"budgets": "100"}, "budgets is '100'"),
+        ({"options": {}}, "options is {}, expected words key=value"),
+        ({"options": "tolerance=0.1 tolerance=0.2"}, "keyword tolerance is given twice"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(given, message, tmp_path):
+    with pytest.raises(OptionError, match=message):
+        agents.benchmark(**{"ids": ["ArmReach-v0"], "controllers": ["zero"], "out": tmp_path, **given})
+
+
+def test_one_name_and_one_budget_are_a_list_of_one(tmp_path):
+    found = agents.benchmark("ArmReach-v0", "mppi", budgets=20, episodes=1, out=tmp_path, progress=str)
+    assert [(cell["id"], cell["controller"], cell["budget"]) for cell in found] == [("ArmReach-v0", "mppi", 20)]
+
+
+def test_a_folder_that_cannot_be_used_is_refused_before_the_first_cell(tmp_path):
+    told = list[str]()
+    compared = partial(agents.benchmark, "ArmReach-v0", "zero", episodes=1, progress=told.append)
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"cannot write .*file/numbers\.json: .*; name another folder"):
+        compared(out=tmp_path / "file")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "other.json").write_text('{"id": ')
+    (tmp_path / "runs" / f"{Cell('ArmReach-v0', 'zero').name}.json").write_text('{"id": ')
+    for name in ("zero", "other"):
+        with pytest.raises(
+            FileFormatError, match=f"{name}.*is not valid JSON: .*; remove it, and the same command runs it again"
+        ):
+            compared(out=tmp_path)
+        next((tmp_path / "runs").glob(f"*{name}*")).unlink()
+    assert not told
 
 
 def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
