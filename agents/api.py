@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, shown
 from softgym_envs.core.files import git_commit, write_json
 from softgym_envs.core.interface import Interface
 from softgym_envs.core.simulator import Array, check_choice, check_number
@@ -183,6 +183,10 @@ def train(
     progress(f"seed {seed}, commit {git_commit()}, folder {folder}")
     given = {} if params is None else {"params": params}
     check_choice("learner", learner, ("sb3", "rsl"))
+    check_number("episodes", episodes, low=1, whole=True)
+    for key in ON_DEVICE:
+        if key in keywords and learner != "rsl":
+            raise OptionError(f"{key} is {shown(keywords[key])}, which needs learner 'rsl'")
     own = system.learning_of(name, algorithm)
     training = Training(
         _full_id(id), settings(algorithm, own)["steps"] if steps is None else steps, algorithm,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, shown
 from softgym_envs.core.simulator import check_number
+from softgym_envs.core.system import SET_BY_COMMANDS
 from softgym_envs.core.task import load
 
 from ..transfer_study.statistics import Interval, share
@@ -120,9 +121,10 @@ def evaluate_controller(
         alive: (E,) becomes False where an episode ends, so that a planner can leave out these rows; True at the start.
 
     Raises:
-        OptionError: `episodes` is not positive, `seed` is negative, the environment does not end by itself, or the controller
-            steps or resets it.
+        OptionError: `episodes` is not positive, `seed` is negative, a keyword is set here, the environment does not end by
+            itself, or the controller steps or resets it.
     """
+    check_free(keywords or {})
     check_number("episodes", episodes, low=1, whole=True)
     check_number("seed", seed, low=0, whole=True)
     envs = gym.make_vec(env_id, num_envs=episodes, autoreset_mode="next_step", **dict(keywords or {}))
@@ -166,6 +168,17 @@ def interface_played(env_id: str, keywords: Mapping[str, Any]) -> dict[str, Any]
     played: dict[str, Any] = env.unwrapped.episodes.settings.table()
     env.close()
     return played
+
+
+def check_free(keywords: Mapping[str, Any]) -> None:
+    """Check that keywords leave out what trainings and evaluations set themselves.
+
+    Raises:
+        OptionError: They do not.
+    """
+    for name in SET_BY_COMMANDS:
+        if name in keywords:
+            raise OptionError(f"{name} is {shown(keywords[name])}, which trainings and evaluations set: leave it out")
 
 
 def check_keywords(env_id: str, keywords: Mapping[str, Any]) -> None:

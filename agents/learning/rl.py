@@ -39,7 +39,7 @@ except ImportError as error:
 
 from .checkpoints import checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint, steps_of
 from .contract import PolicyContract
-from .evaluation import Evaluation
+from .evaluation import Evaluation, check_free
 from .policy import save_policy
 from .ppo import LeanPPO
 from .scaling import Scaling
@@ -99,8 +99,8 @@ class Training:
     """One training run.
 
     Raises:
-        OptionError: Unknown algorithm, a count that is not positive, a seed that PyTorch and NumPy do not both take, or no such
-            device.
+        OptionError: Unknown algorithm, a count that is no whole number >= 1, a seed that PyTorch and NumPy do not both take, a
+            keyword that trainings set, or no such device.
     """
 
     env_id: str
@@ -124,12 +124,10 @@ class Training:
 
     def __post_init__(self) -> None:
         settings(self.algorithm)
-        for name in ("steps", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
+        check_free(self.keywords)
+        for name in ("steps", "checkpoint_every", *(("num_envs",) if self.num_envs is not None else ())):
+            check_number(name, getattr(self, name), low=1, whole=True)
         check_number("seed", self.seed, low=0, high=MOST_SEED, whole=True)
-        if self.num_envs is not None and self.num_envs < 1:
-            raise OptionError(f"num_envs is {self.num_envs}, allowed is None or >= 1")
         if self.device not in devices():
             raise OptionError(f"device is {self.device!r}, allowed are {', '.join(devices())} (PyTorch {torch.__version__})")
 

@@ -66,13 +66,15 @@ class SB3VecEnv(VecEnv):
         envs: The batched environment.
 
     Raises:
-        OptionError: It does not reset in SAME_STEP mode.
+        OptionError: It does not reset in SAME_STEP mode, or gives tensors.
     """
 
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
         mode = envs.metadata.get("autoreset_mode")
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
             raise OptionError(f'the environment resets by {mode}; make it with gym.make_vec(..., autoreset_mode="same_step")')
+        if envs.spec is not None and envs.spec.kwargs.get("output") == "torch":
+            raise OptionError("the environment has output='torch'; stable-baselines3 needs output='numpy'")
         self.envs = envs
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
         self.metadata["render_fps"] = envs.metadata.get("render_fps", 30)

@@ -322,8 +322,36 @@ def test_every_id_has_settings():
         settings("dqn")
     with pytest.raises(OptionError, match="unknown environment 'Roll'"):
         system_of_task("Roll")
-    with pytest.raises(OptionError, match="steps"):
-        training(0)
+
+
+@pytest.mark.parametrize("learner", ["sb3", "rsl"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        *(({name: value}, rf"^{name} is {value!r}, expected a whole number >= 1$") for value in (0, 1.5, 1e4, "a", True)
+          for name in ("steps", "num_envs", "checkpoint_every", "episodes")),
+        ({"seed": "a"}, "^seed is 'a', expected a whole number"),
+        ({"output": "torch"}, "^output is 'torch', which trainings and evaluations set: leave it out"),
+        ({"autoreset_mode": "disabled"}, "^autoreset_mode is 'disabled', which trainings and"),
+    ],
+)  # fmt: skip
+def test_a_training_is_refused_before_anything_is_made(tmp_path, learner, wrong, said):
+    out = tmp_path / "out"
+    with pytest.raises(OptionError, match=said):
+        agents.train("SlidingBlock-v0", learner=learner, out=out, **{"steps": 64, "num_envs": 4, **wrong})
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["num_envs", "autoreset_mode", "output"])
+def test_an_evaluation_refuses_what_it_sets(name):
+    with pytest.raises(OptionError, match=f"^{name} is 'torch', which trainings and evaluations set: leave it out"):
+        agents.evaluate(PRETRAINED, "VineGrow-v0", episodes=2, **{name: "torch"})
+
+
+@pytest.mark.parametrize("given", [{"dtype": "float32"}, {"starts": 4}])
+def test_keywords_of_a_device_need_the_other_learner(tmp_path, given):
+    with pytest.raises(OptionError, match=rf"^{next(iter(given))} is .*, which needs learner 'rsl'$"):
+        agents.train("VineGrow-v0", steps=64, num_envs=4, out=tmp_path, **given)
 
 
 def test_an_id_trains_as_long_as_its_settings_say(monkeypatch, tmp_path):

@@ -103,6 +103,9 @@ def test_ppo_updates_and_saves_nothing_of_ours(tmp_path):
 def test_refuses_another_autoreset_mode_and_single_rows():
     with pytest.raises(OptionError, match="same_step"):
         SB3VecEnv(gym.make_vec(ID, num_envs=2))
+    for name in (ID, "SlidingBlock-v0"):
+        with pytest.raises(OptionError, match="the environment has output='torch'; stable-baselines3 needs output='numpy'"):
+            SB3VecEnv(gym.make_vec(name, num_envs=2, autoreset_mode="same_step", output="torch"))
     envs = make(2)
     assert envs.env_is_wrapped(gym.Wrapper) == [False, False]
     assert envs.get_attr("num_envs", [0]) == [2]
