@@ -201,7 +201,7 @@ def train(
     try:
         if learner == "rsl":
             own = {**training.keywords, "device": device}
-            policy: Any = _learned_on_device(replace(training, keywords=own), folder, resume=resume)
+            policy: Any = _learned_on_device(replace(training, keywords=own), folder, progress, resume=resume)
             found = Trained(policy, ())
         else:
             if resume:
@@ -222,19 +222,22 @@ def train(
     return found._replace(evaluations=evaluations, folder=folder)
 
 
-def _learned_on_device(training: Training, folder: Path, *, resume: bool) -> Any:
+def _learned_on_device(training: Training, folder: Path, progress: Print, *, resume: bool) -> Any:
     """The policy of a training by rsl-rl-lib.
 
     Raises:
         OptionError: Another algorithm than PPO.
     """
-    from .learning.rsl import DeviceTraining
+    from .learning.rsl import DeviceTraining, begun
     from .learning.rsl import train as learn
 
     if training.algorithm != "ppo":
         raise OptionError(f"algorithm is {training.algorithm!r}, learner 'rsl' allows 'ppo'")
     names = ("env_id", "steps", "keywords", "num_envs", "seed", "checkpoint_every", "overrides")
-    return learn(DeviceTraining(**{name: getattr(training, name) for name in names}), folder, resume=resume)
+    own = DeviceTraining(**{name: getattr(training, name) for name in names})
+    if resume:
+        begun(own, folder, progress)
+    return learn(own, folder, resume=resume)
 
 
 def evaluate(

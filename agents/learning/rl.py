@@ -138,7 +138,7 @@ class Training:
 
     def steps_after(self, begun: int = 0) -> int:
         """Total control steps at the end of a training that resumes at `begun`: it learns from `collected` at a time."""
-        return begun + max(-(-(self.steps - begun) // self.collected), 0) * self.collected
+        return end_of(begun, self.steps, self.collected)
 
     @property
     def collected(self) -> int:
@@ -314,12 +314,21 @@ def begun(training: Training, folder: Path, say: Callable[[str], None]) -> None:
         FileFormatError: There is no checkpoint to resume from, or it belongs to another run.
     """
     newest = checkpoint_of(folder, training.run)
-    done = steps_of(newest)
-    end = training.steps_after(done)
+    say_rest(newest, steps_of(newest), training.steps, training.collected, say)
+
+
+def say_rest(newest: Path, done: int, steps: int, collected: int, say: Callable[[str], None]) -> None:
+    """Say what remains of a training with a checkpoint after `done` steps, if that is not up to `steps`."""
+    end = end_of(done, steps, collected)
     if end == done:
-        say(f"nothing is left to train: {newest.name} has {done} steps, steps is {training.steps}")
-    elif end != training.steps:
-        say(f"trains up to {end} steps, steps is {training.steps}: it learns from {training.collected} at a time")
+        say(f"nothing is left to train: {newest.name} has {done} steps, steps is {steps}")
+    elif end != steps:
+        say(f"trains up to {end} steps, steps is {steps}: it learns from {collected} at a time")
+
+
+def end_of(done: int, steps: int, collected: int) -> int:
+    """Control steps at the end of a training that goes on from `done` and learns from `collected` at a time."""
+    return done + max(-(-(steps - done) // collected), 0) * collected
 
 
 def new_model(training: Training, envs: Any) -> BaseAlgorithm:

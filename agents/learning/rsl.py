@@ -14,7 +14,7 @@ Legend: B rows, no observation, na action.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ import torch
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
-from softgym_envs.core.simulator import check_number
 
 try:
     from rsl_rl.env import VecEnv
@@ -38,7 +37,7 @@ from ..policies import Network, save_network
 from . import curve
 from .checkpoints import RUN, device_checkpoints, require_equal, require_unused
 from .contract import PolicyContract
-from .rl import OBSERVED, Training, settings
+from .rl import OBSERVED, Training, say_rest, settings
 
 ROWS = 4096
 """Rows, if none are given."""
@@ -90,7 +89,7 @@ class DeviceTraining:
     """One training run on a device.
 
     Raises:
-        OptionError: A count is not positive.
+        OptionError: As `rl.Training`.
     """
 
     env_id: str
@@ -107,9 +106,15 @@ class DeviceTraining:
     """Settings that differ from the usual ones of PPO, see `rl.settings`."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "checkpoint_every", *(("num_envs",) if self.num_envs is not None else ())):
-            check_number(name, getattr(self, name), low=1, whole=True)
-        check_number("seed", self.seed, low=0, whole=True)
+        _ = self.plain
+
+    @property
+    def plain(self) -> Training:
+        """The same training by Stable-Baselines3, which checks it and describes its run."""
+        return Training(
+            self.env_id, self.steps, keywords={name: value for name, value in self.keywords.items() if name != "device"},
+            num_envs=self.rows, seed=self.seed, checkpoint_every=self.checkpoint_every, overrides=self.overrides,
+        )  # fmt: skip
 
     @property
     def rows(self) -> int:
@@ -128,10 +133,7 @@ class DeviceTraining:
     @property
     def run(self) -> dict[str, str]:
         """Description that a folder must share with this training: all but steps, checkpoint_every and device."""
-        keywords = {name: value for name, value in self.keywords.items() if name != "device"}
-        return Training(
-            self.env_id, self.steps, keywords=keywords, num_envs=self.rows, seed=self.seed, overrides=self.overrides
-        ).run
+        return self.plain.run
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -175,22 +177,18 @@ def train(training: DeviceTraining, folder: Path, *, resume: bool = False) -> Ne
         OptionError: Without `resume` the folder holds a training, with it none.
         FileFormatError: With `resume` the folder holds another training.
     """
-    checkpoints = device_checkpoints(folder)
     if not resume:
         require_unused(folder)
-    elif not checkpoints:
-        raise OptionError(f"{folder} holds no checkpoint model_*.pt to resume from")
-    else:
-        require_equal(folder / RUN, read_json(folder / RUN), training.run)
+    checkpoint = checkpoint_of(training, folder) if resume else None
     torch.manual_seed(training.seed)
     envs = training.make()
     try:
         seen = DeviceEnv(envs, training.seed)
         write_json(folder / RUN, training.run)
         runner = OnPolicyRunner(seen, training.configuration, str(folder), str(seen.device))
-        runner.logger.git_status_repos.clear()  # it would write the difference to the last commit
-        if resume:
-            runner.load(str(checkpoints[-1]))
+        runner.logger._store_code_state = list  # it would write the difference to the last commit, into a folder of its own
+        if checkpoint is not None:
+            runner.load(str(checkpoint))
             runner.current_learning_iteration += 1  # it counts from 0, and this one is made
         begun = runner.current_learning_iteration
         updates = -(-training.steps // training.collected) - begun
@@ -210,6 +208,32 @@ def train(training: DeviceTraining, folder: Path, *, resume: bool = False) -> Ne
     finally:
         envs.close()
     return network
+
+
+def checkpoint_of(training: DeviceTraining, folder: Path) -> Path:
+    """The newest checkpoint in a folder.
+
+    Raises:
+        OptionError: There is none.
+        FileFormatError: The folder holds another training.
+    """
+    checkpoints = device_checkpoints(folder)
+    if not checkpoints:
+        raise OptionError(f"{folder} holds no checkpoint model_*.pt to resume from")
+    require_equal(folder / RUN, read_json(folder / RUN), training.run)
+    return checkpoints[-1]
+
+
+def begun(training: DeviceTraining, folder: Path, say: Callable[[str], None]) -> None:
+    """Say what remains of a training that resumes, if that is not what was asked.
+
+    Raises:
+        OptionError: There is no checkpoint.
+        FileFormatError: The folder holds another training.
+    """
+    newest = checkpoint_of(training, folder)
+    updates = 1 + int(newest.stem.removeprefix("model_"))
+    say_rest(newest, updates * training.collected, training.steps, training.collected, say)
 
 
 def write_progress(folder: Path, collected: int) -> None:

@@ -197,6 +197,7 @@ def test_a_policy_is_trained_resumed_and_opened(tmp_path: Path) -> None:
     training = rsl.DeviceTraining("softgym_envs:VineGrow-v0", 2 * 16 * rsl.STEPS, keywords, num_envs=16)
     network = rsl.train(training, tmp_path)
     assert (tmp_path / "model_1.pt").is_file() and list(tmp_path.glob("events.out.tfevents.*"))
+    assert not (tmp_path / "git").exists()
     with pytest.raises(OptionError, match="holds a training"):
         rsl.train(training, tmp_path)
     longer = rsl.DeviceTraining(training.env_id, 3 * 16 * rsl.STEPS, training.keywords, num_envs=16)
@@ -217,6 +218,13 @@ def test_a_policy_is_trained_resumed_and_opened(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="holds a training"):
         require_unused(tmp_path)
     assert kept(tmp_path).endswith("goes on from model_2.pt")
+    said: list[str] = []
+    for steps in (longer.steps, longer.steps + 1):
+        rsl.begun(replace(longer, steps=steps), tmp_path, said.append)
+    assert said == [
+        "nothing is left to train: model_2.pt has 1152 steps, steps is 1152",
+        "trains up to 1536 steps, steps is 1153: it learns from 384 at a time",
+    ]
     events = len(list(tmp_path.glob("events.*")))
     rsl.train(longer, tmp_path, resume=True)
     assert len(list(tmp_path.glob("events.*"))) == events, "nothing is left to train"
