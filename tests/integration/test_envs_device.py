@@ -158,6 +158,16 @@ def test_noise_and_disturbances_of_the_device(env_id: str) -> None:
         assert torch.equal(seen[0][kind][1], seen[1][kind][1]) and not torch.equal(seen[0][kind][1], seen[2][kind][1])
 
 
+def test_noise_of_a_sensor_that_is_no_entry_of_the_state() -> None:
+    seen = []
+    for given in ({}, {"sensor_noise": {"tip.x": 0.1}}):
+        envs = gym.make_vec("VineGrow-v0", num_envs=2, output="torch", **given)
+        envs.reset(seed=0)
+        seen.append(envs.step(torch.zeros(envs.action_space.shape))[0])
+    names = [entry.name for entry in envs.task.entries]
+    assert [name for name, apart in zip(names, (seen[0] != seen[1]).any(dim=0), strict=True) if apart] == ["tip.x"]
+
+
 def test_starts_that_are_used_again() -> None:
     """Each row begins from its own first starts in turn."""
     device = gym.make_vec("VineGrow-v0", num_envs=2, max_episode_steps=1, autoreset_mode="same_step", output="torch", starts=2)
