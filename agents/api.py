@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from softgym_envs.core.errors import OptionError, shown
+from softgym_envs.core.errors import OptionError, ParameterError, shown
 from softgym_envs.core.files import git_commit, write_json
 from softgym_envs.core.interface import Interface
 from softgym_envs.core.simulator import Array, check_choice, check_number
@@ -81,6 +81,7 @@ def plan(
 
     Raises:
         OptionError: Unknown id or method, a number out of its range, or no study of this task.
+        ParameterError: `params` are another robot's, or one is unknown or out of bounds.
         UnstablePlanError: The simulation fails under the first controls.
     """
     system, name = system_of_task(id), id.rpartition(":")[2]
@@ -435,8 +436,15 @@ def transfer(
 
 
 def _parameters(engine: Any, params: Any) -> Any:
-    """Parameters of an engine from a file, a mapping or an object."""
+    """Parameters of an engine from a file, a mapping or an object; None: the engine's own.
+
+    Raises:
+        ParameterError: They are none of these, or of another robot.
+    """
     default = engine.default_parameters
     if isinstance(params, Mapping):
         return default.replace(**params)
+    if not isinstance(params, (str, Path, type(default), type(None))):
+        expected = f"{type(default).__name__}, a mapping of its names to numbers, or a file of it"
+        raise ParameterError(f"params is {shown(params)}, expected {expected}")
     return type(default).load(params) if isinstance(params, (str, Path)) else params

@@ -74,6 +74,7 @@ class Observer:
 
     Raises:
         OptionError: `envs` is no such environment, the engine is another robot's, or observations are delayed or hold actions.
+        ParameterError: `parameters` are not the engine's.
     """
 
     envs: Any
@@ -96,7 +97,7 @@ class Observer:
     """(B, nc) estimates."""
 
     def __post_init__(self) -> None:
-        check_robot(self.envs, self.engine)
+        check_robot(self.envs, self.engine, self.parameters)
         envs, self.members = self.envs, self.members or max(64, 2 * self.engine.n)
         check_number("members", self.members, low=8, whole=True)
         check_number("seed", self.seed, low=0, whole=True)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, shown
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator, check_number
 from softgym_envs.core.task import Task, context_after
@@ -110,8 +110,9 @@ class TaskMpc:
         Raises:
             OptionError: `envs` is no such environment, the engine is another robot's, its physics steps do not divide the
                 control period, or the seed is no whole number >= 0.
+            ParameterError: `parameters` are not the engine's.
         """
-        check_robot(envs, engine)
+        check_robot(envs, engine, parameters)
         check_number("seed", seed, low=0, whole=True)
         check_alive(alive, envs.num_envs)
         rows, size = envs.num_envs, envs.action_space.shape[1]
@@ -162,11 +163,12 @@ class TaskMpc:
         return np.take_along_axis(tried, best, axis=1).mean(axis=1), chosen.std(axis=1)
 
 
-def check_robot(envs: Any, engine: Simulator) -> None:
-    """Check that an environment is a `SoftgymVectorEnv` of the engine's robot.
+def check_robot(envs: Any, engine: Simulator, parameters: Any) -> None:
+    """Check that an environment is a `SoftgymVectorEnv` of the engine's robot, and parameters the engine's, or None.
 
     Raises:
-        OptionError: It is not.
+        OptionError: The environment is not.
+        ParameterError: The parameters are not.
     """
     if not isinstance(envs, _VectorEnv):
         made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point', output='numpy')"
@@ -176,6 +178,8 @@ def check_robot(envs: Any, engine: Simulator) -> None:
         pairs = zip_longest(engine.state_names, theirs, fillvalue="nothing more")
         ours, other = next((a, b) for a, b in pairs if a != b)
         raise OptionError(f"engine is of another robot than envs: its state has {ours!r} where that of envs has {other!r}")
+    if not isinstance(parameters, (kind := type(engine.default_parameters), type(None))):
+        raise ParameterError(f"parameters is {shown(parameters)}, expected {kind.__name__}, or None")
 
 
 def check_alive(alive: Any, rows: int) -> None:

@@ -15,7 +15,7 @@ from agents.control.observer import Observer, _Members
 from agents.control.plan import UnstablePlanError, random_controls, run_policy, spline_matrix
 from agents.control.task_mpc import TaskMpc, World, with_drawn
 from agents.learning.evaluation import evaluate_controller, zero
-from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.systems import system, system_of_task
 
@@ -467,6 +467,11 @@ def test_a_single_environment_and_another_robots_engine_are_refused():
         OptionError, match="engine is of another robot than envs: its state has 'elbow' where that of envs has 'x'"
     ):
         TaskMpc().controller(many, system("arm").simulator())
+    own = many.unwrapped
+    for given, said in (({"mass": 1}, "{'mass': 1}"), (system("arm").simulator().default_parameters, "ElbowParameters")):
+        for made in (TaskMpc().controller, Observer):
+            with pytest.raises(ParameterError, match=f"parameters is {said}.*, expected BlockParameters, or None"):
+                made(own, own.simulator, given)
 
 
 def test_an_engine_whose_steps_do_not_divide_the_control_period_is_refused():

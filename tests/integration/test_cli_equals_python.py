@@ -20,7 +20,7 @@ from helpers import ROOT, load_script, run_main, run_script
 
 import agents
 import sysid
-from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.files import read_toml
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.systems import LIST, system
@@ -104,6 +104,8 @@ def test_an_optimal_motion_ends_where_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"params": 3}, "params is 3, expected ElbowParameters, a mapping of its names to numbers, or a file of it"),
+        ({"params": 3, "method": "optimal", "end": [0.3, 0.0, 0.0, 0.0]}, "params is 3"),
         ({"method": "guess"}, "method is 'guess', allowed are 'ilqg', 'gps', 'optimal'"),
         ({"method": "optimal"}, "end is None"),
         ({"horizon": 0}, "horizon is 0"),
@@ -111,7 +113,7 @@ def test_an_optimal_motion_ends_where_it_is_told() -> None:
     ],
 )
 def test_what_no_plan_can_be_is_named(given: dict, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(ParameterError if "params" in given else OptionError, match=message):
         agents.plan("ArmReach-v0", **{**FEW_STEPS, **given})
 
 
