@@ -122,16 +122,24 @@ def published(others: bool = False) -> list[dict[str, Any]]:
     return [cell for cell in cells if (cell["controller"] not in ROWS) == others]
 
 
-def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequence[str] = ()) -> str:
+def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequence[str] = (), note: str = "") -> str:
     """The page, as Markdown.
 
     Args:
         cells: Records of cells.
         pictures: Path of the folder of pictures, as seen from the page.
         findings: Sentences that stand first.
+        note: What stands before all else.
     """
     lines = lines_of(cells)
-    page = ["# Controller benchmark\n", INTRO, *_findings(findings), *_controllers(lines), *_summary(lines)]
+    page = [
+        "# Controller benchmark\n",
+        *filter(None, [note]),
+        INTRO,
+        *_findings(findings),
+        *_controllers(lines),
+        *_summary(lines),
+    ]
     for family in families(cells):
         own = [line for line in lines if system_of_task(line.id).name == family]
         page += [f"## {family}\n", f"![Performance profiles and score against compute, {family}]({pictures}{family}.png)\n"]
@@ -259,7 +267,7 @@ def draw(cells: Sequence[Mapping[str, Any]], family: str) -> bytes:
     return stream.getvalue()
 
 
-def of_one(name: str, lines: Sequence[Line]) -> str:
+def of_one(name: str, lines: Sequence[Line], note: str) -> str:
     """Markdown: the page of one controller, with its place among all on every id."""
     own = [line for line in lines if line.controller == name and not line.reason]
     scores, rows = scores_of(lines), ["| id | controller | score | place by return |", "| --- | --- | --- | --- |"]
@@ -272,7 +280,17 @@ def of_one(name: str, lines: Sequence[Line]) -> str:
         rows.append(f"| `{line.id}`{options} | `{line.label}` | {shown} | {better + 1} of {len(rivals)} |")
     page = [f"# `{name}`\n", f"{row_of(name).text} It sees: {_sees(name, lines)}. [All controllers](benchmark.md).\n"]
     empty = [line for line in lines if line.controller == name and line.reason]
-    return "\n".join([*page, *rows, "", *_table(own), *_empty(empty)])
+    return "\n".join([*page, *filter(None, [note]), *rows, "", *_table(own), *_empty(empty)])
+
+
+def _counts(known: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> str:
+    """How many episodes published cells and those of a folder played; "" where there are not both."""
+    theirs, mine = ({cell["episodes"] for cell in cells if "episodes" in cell} for cells in (known, own))
+    if not (theirs and mine):
+        return ""
+    first = " or ".join(map(str, sorted(mine)))
+    played = f"Published rows played up to {max(theirs)} episodes, rows of this folder the first {first}"
+    return f"{played}. A row of this folder replaces the published one of the same name.\n"
 
 
 def write(cells: Sequence[Mapping[str, Any]], out: Path) -> None:
@@ -281,11 +299,11 @@ def write(cells: Sequence[Mapping[str, Any]], out: Path) -> None:
     own = {tuple(cell[key] for key in keys) for cell in cells}
     ids = {cell["id"] for cell in cells}
     known = [cell for cell in published() if cell["id"] in ids and tuple(cell[key] for key in keys) not in own]
-    together = [*known, *cells]
-    write_atomically(out / "benchmark.md", markdown(together, "").encode())
+    together, note = [*known, *cells], _counts(known, cells)
+    write_atomically(out / "benchmark.md", markdown(together, "", note=note).encode())
     lines = lines_of(together)
     for name in dict.fromkeys(cell["controller"] for cell in cells):
-        write_atomically(out / f"{''.join(c if c.isalnum() else '-' for c in name)}.md", of_one(name, lines).encode())
+        write_atomically(out / f"{''.join(c if c.isalnum() else '-' for c in name)}.md", of_one(name, lines, note).encode())
     for family in families(together):
         write_atomically(out / f"{family}.png", draw(together, family))
 

@@ -194,6 +194,8 @@ def test_a_users_controller_enters_by_one_line(tmp_path):
     assert "| `ArmReach-v0` | `my_package:controller` | 0 [" in text and "](arm.png)" in text
     assert (tmp_path / "out" / "arm.png").stat().st_size > 5_000
     own, best = ((tmp_path / "out" / f"{name}.md").read_text() for name in ("my-package-controller", "zero"))
+    for page_of in (text, own, best):
+        assert "Published rows played up to 30 episodes, rows of this folder the first 2. A row" in page_of
     assert "It sees: sensors." in own and "| `my_package:controller` | 0.00 |" in own
     assert own.split("| 0.00 | ")[1].split(" of")[0] == best.split("| 0.00 | ")[1].split(" of")[0]
 
