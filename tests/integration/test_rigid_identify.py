@@ -212,7 +212,8 @@ def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
 def test_evolution_that_explains_nothing_tries_no_candidate_causes_that_it_cannot_free(script, tmp_path, capsys):
     """Another cone than is fitted; the method knows no parameters of recordings, such as latency: that ended in an error."""
     path = camera_file(tmp_path / "camera.csv", pulled(0.3, BlockModel(num_directions=128), seed=1), BLOCK_UNITS)
-    assert run_script(script, "block", "--data", path, "--method", "cma_es", *FULL, "--out", tmp_path / "out") == 0
+    given = ("--data", path, "--method", "cma_es", "--settings", "candidates=12", "tolerance=1e-6", *FULL)
+    assert run_script(script, "block", *given, "--out", tmp_path / "out") == 0
     said = capsys.readouterr().out
     assert "model mismatch" in said and re.search(r"tried(: | \()drag", said) and "act late" not in said
 
