@@ -29,7 +29,11 @@ from sysid.report.progress import Beat
 SHORT = {"loop": 200, "vine": 400, "arm": 300, "upper_body": 100, "tensegrity": 200}
 """Physics steps of a recording where the procedure's would take too long."""
 
-FEW = {"loop": ("theta_stiffness", "psi_stiffness")}
+FEW = {
+    "loop": ("theta_stiffness", "psi_stiffness"),
+    "tensegrity": ("cable_stiffness", "friction"),
+    "box": ("friction", "restitution"),
+}
 """Parameters to fit where all would take too long."""
 
 

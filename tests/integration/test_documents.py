@@ -33,7 +33,12 @@ def test_readme_shows_code():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
+    "page",
+    sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        if python_blocks(path)
+    ),
 )
 def test_code_of_the_documents_runs(page, tmp_path):
     """All blocks of a page, one after the other in one program, away from this folder."""
@@ -63,14 +68,19 @@ def test_versions_agree():
 # --- commands ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_subcommand_lists_its_options():
+def test_every_subcommand_lists_its_options(monkeypatch, capsys):
     """Each file of scripts/ is a subcommand of the command, with `Args` and `main`."""
     said = run(sys.executable, "scripts", cwd=ROOT)
+    assert "usage: softgym-envs list" in run(sys.executable, "scripts", "list", "--help", cwd=ROOT, COLUMNS="200")
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.setenv("COLUMNS", "200")
     for path in SUBCOMMANDS:
         if not path.name.startswith("_") and "\ndef main(" in path.read_text(encoding="utf-8"):
             subcommand = path.stem.removesuffix("_file")
             assert f"  {subcommand} " in said
-            assert "usage: softgym-envs" in run(sys.executable, "scripts", subcommand, "--help", cwd=ROOT, COLUMNS="200")
+            with pytest.raises(SystemExit) as ended:
+                load_script("scripts/__main__.py").main([subcommand, "--help"])
+            assert not ended.value.code and f"usage: softgym-envs {subcommand}" in capsys.readouterr().out
     unknown = subprocess.run([sys.executable, "scripts", "grow"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert unknown.returncode == 2 and "unknown subcommand 'grow'" in unknown.stderr
     words = [sys.executable, "scripts", "identify", "block", "--data", "a.csv", "--data", "b.csv"]
