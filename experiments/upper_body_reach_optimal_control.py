@@ -157,7 +157,7 @@ def draw(plans: list[OptimalMotion], points: Array, meshes: list[dict[str, Any]]
     angles.legend(frameon=False, fontsize=7)
     angles.set_title("first target: angles of the right arm [rad]")
     torques.set_title("its torques [N m]")
-    mujoco_model.set_title("plan's torques on the MuJoCo model: hand to goal [mm]")
+    mujoco_model.set_title("on the MuJoCo model: hand to goal [mm]")
     mujoco_model.set_yscale("log")
     counts = [row["N"] for row in meshes]
     for what, color in (("build", "0.6"), ("solve", RED)):
@@ -166,7 +166,7 @@ def draw(plans: list[OptimalMotion], points: Array, meshes: list[dict[str, Any]]
     seconds.set_title("processor seconds by time nodes N")
     costs.plot(counts, [row["cost"] for row in meshes], "o-", color=BLUE)
     costs.set_title("cost by time nodes N")
-    costs.set_ylim(bottom=0)
+    costs.set_ylim(0.0, 1.1 * max([row["cost"] for row in meshes], default=1.0))
     for axes in (ways, angles, torques, mujoco_model, seconds, costs):
         plain_axes(axes)
     for axes in (seconds, costs):
