@@ -66,13 +66,22 @@ class Spring(BaseSimulator):
         return self._advance(state, control, self._maps(parameter_values, substeps))
 
     def _advance(self, state: Array, control: Array, maps: Array) -> tuple[Array, IntArray]:
-        full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
-        new = np.einsum("bij,bj->bi", maps[:, :2], full)
+        new = maps[:, :2, 0] * state[:, :1] + maps[:, :2, 1] * state[:, 1:] + (maps[:, :2, 2] * control + maps[:, :2, 3])
         failed = ~(np.abs(new[:, 1]) < 1e6)
         return np.where(failed[:, None], state, new), failed.astype(np.int32)
 
     def _rollout(self, state: Array, controls: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
+        """As step by step, which takes five times as long, in the same order of operations."""
         maps = self._maps(parameter_values, substeps)
+        by_x, by_v, driven = maps[:, :2, 0], maps[:, :2, 1], maps[:, None, :2, 2] * controls + maps[:, None, :2, 3]
+        states, now = np.empty((len(state), controls.shape[1] + 1, 2)), state
+        states[:, 0] = state
+        with np.errstate(over="ignore", invalid="ignore"):
+            for t in range(controls.shape[1]):
+                now = by_x * now[:, :1] + by_v * now[:, 1:] + driven[:, t]
+                states[:, t + 1] = now
+        if (np.abs(states[:, 1:, 1]) < 1e6).all():
+            return states, np.zeros(len(state), dtype=np.int32)
         return repeat_steps(lambda rows, x, u: self._advance(x, u, maps[rows]), state, controls)
 
     def vjp(self, state: Array, controls: Array, cotangent: Array, parameters: Any = None, *, substeps: int = 1) -> Gradient:
