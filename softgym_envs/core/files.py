@@ -314,6 +314,7 @@ def commit_of(file: Path) -> str:
         return f"version {_version('softgym-envs')}"
 
 
+@cache
 def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
