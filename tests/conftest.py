@@ -15,6 +15,17 @@ LEFT_OUT = ("elastica", "pinocchio")
 """Packages that `make test` does not install everywhere."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of `sysid` in the middle, where the second of two workers begins, while the first compiles kernels.
+
+    Most are of small simulators in NumPy. Where both workers begin with robots, each compiles nearly every kernel.
+    """
+    few, many, half = list[pytest.Item](), list[pytest.Item](), len(items) // 2
+    for item in items:
+        (few if item.path.name.startswith("test_sysid") else many).append(item)
+    items[:] = [*many[:half], *few, *many[half:]]
+
+
 def _skipped() -> Generator[None, object, object]:
     """Skip a test for which one of these packages is missing."""
     try:
