@@ -34,7 +34,7 @@ class Args:
 
 
 def main(args: Args) -> int:
-    """Predict; 0 where the fit holds, 2 where it does not."""
+    """Predict; 0 where nothing speaks against the fit, 2 where something does."""
     if args.out.exists() and not args.out.is_dir():
         raise OptionError(f"`out` is {args.out}, which is no folder")
     read = {name: getattr(args, name) for name in ("fps", "controls", "meters_per_pixel", "flip_y", "map")}

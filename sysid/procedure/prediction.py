@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softgym_envs.core.errors import FileFormatError, OptionError
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import provenance, read_json, read_toml, write_atomically, write_json
 from softgym_envs.core.parameters import UNUSABLE, Parameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure
@@ -34,6 +34,7 @@ LEAST_COVERAGE, FEWEST = 2.0 / 3.0, 9
 """Least share of predictions within the 90 % intervals, and least number of predictions that counts."""
 UP_TO = 1.0  # [s] Longest horizon at which a fit must do better than standing still.
 MOST_FAILED = 0.1  # Largest share of predictions that may diverge.
+UNCHECKED = "no prediction interval was checked: compare the errors with the accuracy that you need"
 MOVED = 1e-6  # Error of standing still [SI] from which something moves.
 
 
@@ -45,7 +46,9 @@ class Prediction:
 
     - it must not be used, or more than a tenth of the predictions diverge;
     - less than two thirds of nine or more predictions are within its 90 % intervals;
-    - at the longest horizon up to 1 s, standing still predicts every kind of quantity better.
+    - at the longest horizon up to 1 s, standing still predicts every kind of quantity better that moves, or all of them.
+
+    Where its intervals were not `checked`, that says little: compare the errors with the accuracy that is needed.
     """
 
     errors: tuple[PredictionError, ...]
@@ -73,9 +76,31 @@ class Prediction:
                 )
         last = max((error.horizon for error in self.errors if error.horizon <= UP_TO), default=None)
         far = [error for error in self.errors if error.horizon == last and error.still > MOVED]
-        if far and all(error.predicted > error.still for error in far):
+        worse = [error for error in far if error.predicted > error.still]
+        if worse and (len(worse) == len(far) or (not any(map(self._speaks_for_it, far)) and any(map(self._moves, worse)))):
             found.append(f"standing still predicts {ahead(far[0].horizon)} better than the fit")
         return tuple(found)
+
+    def _moves(self, far: PredictionError) -> bool:
+        """Whether quantities go on moving: standing still errs by more, the longer the horizon."""
+        same = [error.still for error in self.errors if error.kind == far.kind and error.horizon <= far.horizon]
+        return far.still > 2.0 * min(same)
+
+    def _speaks_for_it(self, far: PredictionError) -> bool:
+        """Whether the fit predicts more than noise about a mean, which is 0.7 times the error of standing still."""
+        return far.predicted < far.still * (1.0 if self._moves(far) else 0.5)
+
+    @property
+    def checked(self) -> bool:
+        """Whether prediction intervals of the fit were checked, by nine predictions or more."""
+        return any(each.windows >= FEWEST for each in self.coverage)
+
+    @property
+    def headline(self) -> str:
+        """The result in a sentence."""
+        if self.reasons:
+            return "the fit does not hold: " + "; ".join(self.reasons)
+        return "the fit holds for these recordings" if self.checked else f"nothing speaks against the fit, but {UNCHECKED}"
 
     @property
     def holds(self) -> bool:
@@ -84,8 +109,10 @@ class Prediction:
 
     def summary(self) -> str:
         """The result and its table, for people."""
-        head = "the fit holds for these recordings" if self.holds else "the fit does not hold: " + "; ".join(self.reasons)
-        lines = [head, f"{'horizon':>16s} {'unit':>6s} {'predicted':>10s} {'standing still':>15s} {'constant velocity':>18s}"]
+        lines = [
+            self.headline,
+            f"{'horizon':>16s} {'unit':>6s} {'predicted':>10s} {'standing still':>15s} {'constant velocity':>18s}",
+        ]
         lines += [
             f"{ahead(e.horizon):>16s} {e.kind:>6s} {e.predicted:>10.3g} {e.still:>15.3g} {e.velocity:>18.3g}"
             for e in self.errors
@@ -100,7 +127,8 @@ class Prediction:
         """Write prediction.json, or another .json file; a folder gets a file of this name. Returns the path."""
         path = Path(path) if Path(path).suffix == ".json" else Path(path) / FILE
         document = {
-            "holds": self.holds, "reasons": list(self.reasons), "unusable": self.unusable, "recordings": list(self.recordings),
+            "holds": self.holds, "checked": self.checked, "reasons": list(self.reasons), "unusable": self.unusable,
+            "recordings": list(self.recordings),
             "errors": [_plain(each) for each in self.errors], "coverage": [_plain(each) for each in self.coverage],
             "provenance": dict(self.provenance),
         }  # fmt: skip
@@ -130,7 +158,7 @@ class Prediction:
         Raises:
             MissingDependencyError: matplotlib or jinja2 is not installed.
         """
-        given = (self.errors, self.coverage, self.reasons, self.recordings, self.provenance, self.predictions)
+        given = (self.errors, self.coverage, self.reasons, self.headline, self.recordings, self.provenance, self.predictions)
         write_atomically(Path(path), render(*given).encode())
         return Path(path)
 
@@ -224,6 +252,8 @@ def _problem(
         more["view"] = result.view
     problem = stage_problem(procedure, stage, simulator, TrajectorySet(labelled), start=parameters, **more)
     check_recordings(problem)
+    if result is not None and (lacking := [name for name in result.noise if name not in problem.column_names]):
+        raise DataError(f"the recordings lack {', '.join(lacking)}, which the fit was made with")
     if result is not None and result.noise_known and set(problem.column_names) <= set(result.noise):
         return problem.replace(noise={name: result.noise[name] for name in problem.column_names}, checked=True)
     return problem

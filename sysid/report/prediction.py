@@ -16,8 +16,8 @@ MOST_PATHS = 3  # Largest number of recordings that are plotted.
 
 
 def render(
-    errors: Sequence[PredictionError], coverage: Sequence[Coverage], reasons: Sequence[str], recordings: Sequence[str],
-    provenance: Mapping[str, str], predictions: Predictions | None,
+    errors: Sequence[PredictionError], coverage: Sequence[Coverage], reasons: Sequence[str], headline: str,
+    recordings: Sequence[str], provenance: Mapping[str, str], predictions: Predictions | None,
 ) -> str:  # fmt: skip
     """Render the page as text; it fetches nothing from elsewhere.
 
@@ -26,8 +26,8 @@ def render(
     """
     return render_page(
         Path(__file__).parent / "templates" / "prediction.html", errors=errors, coverage=coverage, reasons=reasons,
-        recordings=recordings, provenance=provenance, horizon=embed(horizon_figure(errors)) if errors else "",
-        paths=_paths(predictions), n=number, ahead=ahead,
+        headline=headline, recordings=recordings, provenance=provenance,
+        horizon=embed(horizon_figure(errors)) if errors else "", paths=_paths(predictions), n=number, ahead=ahead,
     )  # fmt: skip
 
 

@@ -18,13 +18,13 @@ from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
 import sysid
-from softgym_envs.core.errors import FileFormatError, OptionError
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.procedure import Procedure, Stage, StageData, StageSimulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, Prediction, Predictor, multiple_shooting
 from sysid.diagnostics.initial_state import rows_unknown
 from sysid.diagnostics.prediction_intervals import COVERAGE, Band, bands, scores
-from sysid.diagnostics.predictions import WHOLE, compared, of_fit
+from sysid.diagnostics.predictions import WHOLE, PredictionError, compared, of_fit
 from sysid.diagnostics.validation import open_loop, trace
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.problem.recording_parameters import Commands, RecordingParameters, delayed
@@ -351,7 +351,7 @@ def test_the_command_and_the_function_agree_and_files_can_be_read(fitted: Path, 
     assert found.holds and again.errors == found.errors and again.coverage == found.coverage
     assert again.recordings == ("new.h5",) and again.reasons == ()
     page = (tmp_path / "out" / "prediction.html").read_text()
-    assert "The fit holds" in page and "new.h5" in page and page.count("data:image/svg") == 3
+    assert f"{found.headline[1:]}." in page and "new.h5" in page and page.count("data:image/svg") == 3
     assert again.report(tmp_path / "again.html").read_text().count("data:image/svg") == 1
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(FileFormatError, match="damaged"):
@@ -368,4 +368,28 @@ def test_what_does_not_hold_says_why(fitted: Path, tmp_path: Path) -> None:
         sysid.predict(fitted, TrajectorySet(()))
     alone = tmp_path / "fit.toml"  # without fit.json there are no intervals
     alone.write_bytes((fitted / "fit.toml").read_bytes())
-    assert sysid.predict(alone, sysid.record("block", seed=2)).coverage == ()
+    found = sysid.predict(alone, sysid.record("block", seed=2))
+    assert found.coverage == () and found.holds and not found.checked
+    assert found.summary().startswith("nothing speaks against the fit, but no prediction interval was checked")
+    blind = np.where(np.array(slippery[0].names) == "theta", np.nan, slippery[0].values)
+    with pytest.raises(DataError, match="the recordings lack theta, which the fit was made with"):
+        sysid.predict(fitted, [replace(slippery[0], values=blind)])
+
+
+@pytest.mark.parametrize(
+    ("metres", "radians", "holds"),
+    [
+        ([(0.001, 0.01), (0.01, 0.1)], [(0.007, 0.01), (0.007, 0.01)], True),
+        ([(0.02, 0.01), (0.2, 0.1)], [(0.007, 0.01), (0.007, 0.01)], False),  # angles are noise, of which a mean is 0.7
+        ([(0.02, 0.01), (0.2, 0.1)], [(0.001, 0.01), (0.01, 0.1)], True),
+        ([(0.011, 0.01), (0.011, 0.01)], [(0.007, 0.01), (0.007, 0.01)], True),  # at rest, and a little worse by chance
+        ([(0.011, 0.01), (0.011, 0.01)], [(0.02, 0.01), (0.02, 0.01)], False),
+    ],
+)
+def test_quantities_that_show_noise_only_do_not_speak_for_a_fit(metres: Any, radians: Any, holds: bool) -> None:
+    errors = tuple(
+        PredictionError(kind, horizon, predicted, still, still, 20, 0)
+        for kind, sizes in (("m", metres), ("rad", radians))
+        for horizon, (predicted, still) in zip((0.1, 0.5), sizes, strict=True)
+    )
+    assert Prediction(errors, (), "", ("new.csv",), {}).holds == holds
