@@ -33,7 +33,8 @@ def main(args: Args) -> int:
     if args.system is not None:
         from softgym_envs.systems import system
 
-        columns = system(args.system).recorded_columns(args.model)
+        robot = system(args.system)
+        columns = robot.recorded_columns(robot.simulator(args.model))
     place = found.write_mapping(args.out, columns)
     print(f"mapping: {place} (check it, then: softgym-envs identify {args.system or 'SYSTEM'} {args.file} --map {place})")
     return 0

@@ -189,9 +189,8 @@ class System:
             return made
         return self._ground_truth(backend, kind, {"model": model, **keywords})
 
-    def recorded_columns(self, model: Any = None) -> dict[str, str]:
+    def recorded_columns(self, simulator: Simulator) -> dict[str, str]:
         """Names -> SI units of what a recording of this robot may hold: states, markers, and controls as `control:name`."""
-        simulator = self.simulator(model)
         found = dict(zip(simulator.state_names, simulator.state_units, strict=True))
         markers = load(self.procedure).recorded.markers if self.procedure else None
         found |= {name: "m" for name in (markers(simulator) if markers is not None else ()) if name not in found}

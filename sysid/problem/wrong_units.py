@@ -6,6 +6,7 @@ named. Where states are measured in part, the sizes of robot, motion and acceler
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator
+from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.core.units import UNITS
 
 if TYPE_CHECKING:
     from .checks import Checked
@@ -35,6 +38,29 @@ UNLIKELY = {1e2: "hm (100 x too small)"}
 SIZE_SLACK, MOTION_SLACK = 0.75, 1.0
 """Decades by which a robot's size and motion may differ from the simulator's: such numbers may be right."""
 GOOD = 0.1  # Prediction error over change below which no other unit is tried.
+
+
+def check_dimensions(columns: Mapping[str, str], recording: Trajectory) -> None:
+    """Compare the units of a recording's columns and controls with those of the robot's.
+
+    Args:
+        columns: Names -> SI units; see `System.recorded_columns`.
+        recording: A recording; columns under other names may be in any unit, and "-" is a number in SI.
+
+    Raises:
+        DataError: A column is of another dimension, as an angle where the robot has a length.
+    """
+    controls = [f"control:{name}" for name in recording.control_names]
+    units = (*recording.units, *recording.control_units)
+    for name, unit in zip((*recording.names, *controls), units, strict=True):
+        expected = columns.get(name, unit)
+        if unit not in ("-", "SI", expected) and expected != "SI":
+            raise DataError(f"wrong units: {name} is in {_alike(unit)}, expected {_alike(expected)}")
+
+
+def _alike(si: str) -> str:
+    """The units of this dimension, SI first, in words."""
+    return " or ".join(dict.fromkeys([si, *(name for name, (unit, _) in UNITS.items() if unit == si)]))
 
 
 def check_units(problem: Checked) -> None:

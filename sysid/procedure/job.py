@@ -31,6 +31,7 @@ from ..fitting.online import HorizonResult, online
 from ..fitting.table import METHODS, method_of
 from ..problem.problem import FitProblem
 from ..problem.wrong_poses import check_angles, check_poses, without_lost
+from ..problem.wrong_units import check_dimensions
 from ..report.files import save
 from .identification import FIT, Identification, StageResult
 from .run import ProcedureInterrupted, run_procedure
@@ -364,10 +365,11 @@ class Job:
         Raises:
             DataError: Units, axes or attitudes look otherwise than labelled.
         """
-        found = []
+        found, columns = [], self.declared.recorded_columns(simulator)
         for number, recording in enumerate(recordings, 1):
             where = recording.metadata.get("source", f"recording {number}")
             try:
+                check_dimensions(columns, recording)
                 seen, notes = without_lost(recording)
                 if procedure.recorded.limits is not None:
                     check_angles(procedure.recorded.limits(simulator), seen)

@@ -28,7 +28,7 @@ from softgym_envs.systems.vine.dynamics import VineSimulator
 from softgym_envs.systems.vine.parameters import VineParameters
 from softgym_envs.systems.vine.procedure import PROCEDURE as VINE
 from softgym_envs.systems.vine.procedure import along_body
-from sysid import FitProblem, load
+from sysid import FitProblem, identify, load
 from sysid.diagnostics.intervals import IntervalOptions
 from sysid.fitting.shooting import ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
@@ -129,6 +129,22 @@ def test_millimetres_called_metres_end_in_a_sentence(
     path = table(tmp_path / "camera.csv", [f"{t:.3f}" for t in run.times], columns)
     assert run_script(script, "block", "--data", path, "--out", tmp_path / "fit") == 2
     assert "wrong units: the columns in m accelerate by" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("robot", "header", "message"),
+    [
+        ("block", "x [deg]", "x is in rad or mrad or deg or rev, expected m or dm"),
+        ("block", "theta [mm]", "theta is in m or dm or cm or mm"),
+        ("block", "control:force_x [Pa]", "control:force_x is in Pa or hPa"),
+        ("box", "x [s]", "x is in s or ms or us or ns or min, expected m"),
+    ],
+)
+def test_a_column_of_another_dimension_is_refused(robot: str, header: str, message: str, tmp_path: Path) -> None:
+    """Positions in degrees were fitted as metres: a friction of 0.09 for 0.3, reported as identified."""
+    path = table(tmp_path / "camera.csv", [f"{0.02 * k:.3f}" for k in range(40)], {header: np.linspace(0.0, 0.1, 40) ** 2})
+    with pytest.raises(DataError, match=f"camera.csv: wrong units: {message}"):
+        identify(robot, load(path), free_motion=True)
 
 
 def problem(run: Trajectory, simulator: Any) -> FitProblem:
