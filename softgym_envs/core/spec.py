@@ -41,7 +41,7 @@ class SimulatorSpec:
     structure: dict[str, str] = field(default_factory=dict)
     """Field of the model -> its value as JSON, or the hash of it."""
     model: str = ""
-    """Name of the model in the system, or its file."""
+    """Name of the model in the system, or its file, which may also lie beside the file of parameters."""
 
     @classmethod
     def of(cls, simulator: Any, model: str = "") -> SimulatorSpec:
@@ -82,7 +82,10 @@ class SimulatorSpec:
                 raise FileFormatError(f"{path}: [simulator.structure] {name} is {shown(value)}, expected text")
         if not {"system", "dt"} <= set(table):
             raise FileFormatError(f"{path}: [simulator] needs system and dt")
-        return cls(**{**table, "dt": number_in(f"{path}: [simulator] dt", table["dt"])})
+        model = str(table.get("model", ""))
+        if model.endswith(".toml") and not Path(model).is_file() and (near := Path(path).parent / Path(model).name).is_file():
+            model = str(near)
+        return cls(**{**table, "model": model, "dt": number_in(f"{path}: [simulator] dt", table["dt"])})
 
     @classmethod
     def recorded(cls, metadata: Mapping[str, str]) -> SimulatorSpec | None:

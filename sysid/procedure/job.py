@@ -255,7 +255,7 @@ class Job:
             self.say(said)
 
         def named(found: FitResult) -> FitResult:
-            return replace(found, spec=replace(found.spec, model=self.model or ""))
+            return replace(found, spec=replace(found.spec, model=self._kept_model))
 
         def keep(found: FitResult) -> None:
             if self.out is not None:
@@ -276,6 +276,12 @@ class Job:
         if stopped is not None:
             raise ProcedureInterrupted(found, ()) from stopped
         return found
+
+    @property
+    def _kept_model(self) -> str:
+        """The model as fit.toml names it: a file by its whole path, so that the fit is read from any folder."""
+        is_file = str(self.model).endswith(".toml") and self.model not in self.declared.models
+        return str(Path(str(self.model)).resolve()) if is_file else self.model or ""
 
     def _goes_on(self, stage: Stage) -> bool:
         """Whether the fit goes on from a checkpoint.
@@ -320,7 +326,7 @@ class Job:
         found = run_procedure(
             there, simulator, data, start=self._start(simulator) if own else None, stages=stages_, out=self.out,
             resume=self.resume, announce=lambda name: self.announce and self.announce(f"stage {name}"),
-            progress=self.progress, diagnose=self.diagnose, model=self.model or "",
+            progress=self.progress, diagnose=self.diagnose, model=self._kept_model,
         )  # fmt: skip
         return replace(found, notes=tuple(self.notes))
 

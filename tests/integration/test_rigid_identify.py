@@ -22,6 +22,7 @@ from softgym_envs.systems.rigid.parameters import BlockParameters, ParticleParam
 from softgym_envs.systems.rigid.procedure import first_state
 from softgym_envs.systems.rigid.scene_file import load_block
 from sysid.problem.noise import noise_of
+from sysid.procedure.identification import Identification
 
 pytest.importorskip("casadi")
 
@@ -70,7 +71,8 @@ def test_a_block_on_camera_becomes_its_friction(script, tmp_path, capsys):
     assert fit["method"] == "mpec" and (out / "report.html").stat().st_size > 10_000
 
 
-def test_geometry_comes_from_a_file(script, tmp_path):
+def test_geometry_comes_from_a_file(script, tmp_path, monkeypatch):
+    """The fit is read from any folder, and on a computer where the file lies beside it."""
     scene = tmp_path / "block.toml"
     scene.write_text(
         "[block]\nsupports = [[0.08, 0.02], [-0.04, 0.06], [-0.05, -0.07]]\nattachment = [0.1, -0.05]\npulley = [1.3, -0.4]\n"
@@ -79,9 +81,14 @@ def test_geometry_comes_from_a_file(script, tmp_path):
     model = load_block(scene)
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.25, model), BLOCK_UNITS), tmp_path / "out"
     noise = ("--noise", "x", "0.001", "y", "0.001", "theta", "0.005")
-    assert run_script(script, "block", "--model", scene, "--data", path, "--method", "mpec", "--out", out, *noise) == 0
+    monkeypatch.chdir(tmp_path)
+    assert run_script(script, "block", "--model", "block.toml", "--data", path, "--method", "mpec", "--out", out, *noise) == 0
     (estimate,) = json.loads((out / "fit.json").read_text())["estimates"]
     assert abs(estimate["value"] - 0.25) < 4 * estimate["std"]
+    monkeypatch.chdir(out)
+    assert Identification.load("fit.toml").spec.model == str(scene)
+    scene.rename(out / "block.toml")
+    assert Identification.load("fit.toml").spec.model == "block.toml"
 
 
 def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
