@@ -255,7 +255,8 @@ class Job:
             self.say(said)
 
         def named(found: FitResult) -> FitResult:
-            return replace(found, spec=replace(found.spec, model=self._kept_model))
+            told = {**found.provenance, "stage": stage.name}
+            return replace(found, spec=replace(found.spec, model=self._kept_model), provenance=told)
 
         def keep(found: FitResult) -> None:
             if self.out is not None:
