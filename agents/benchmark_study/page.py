@@ -24,6 +24,8 @@ from .controllers import ROWS, row_of
 
 PUBLISHED = Path(__file__).with_name("numbers.json")
 """The cells that come with the package."""
+USUAL = {"seed": 0, "options": "", "failed": 0, "simulated": 0, "training_steps": 0, "training_seconds": 0.0, "missed": 0}
+"""What a published cell does not repeat."""
 RESAMPLES = 2000
 """Bootstrap samples of a mean return."""
 STYLES, MARKERS = ("-", "--", ":"), "osD"
@@ -118,7 +120,7 @@ def lines_of(cells: Sequence[Mapping[str, Any]]) -> list[Line]:
 
 def published(others: bool = False) -> list[dict[str, Any]]:
     """The cells that come with the package: of the controllers of the table, or of the others, such as oracles."""
-    cells = read_json(PUBLISHED)["cells"] if PUBLISHED.is_file() else []
+    cells = [USUAL | cell for cell in read_json(PUBLISHED)["cells"]] if PUBLISHED.is_file() else []
     return [cell for cell in cells if (cell["controller"] not in ROWS) == others]
 
 
