@@ -180,7 +180,8 @@ class Trajectory:
         rows = np.flatnonzero((self.times >= start - slack) & (self.times <= stop + slack))
         if len(rows) < 2:
             there = f"{self.times[0]:g} ... {self.times[-1]:g} s"
-            raise DataError(f"window {start:g} ... {stop:g} s holds {len(rows)} rows of {there}, expected at least 2")
+            ms = f"; rows are {self.period:.4g} s apart: are the times in ms?" if self.period > max(stop - start, 0.0) else ""
+            raise DataError(f"window {start:g} ... {stop:g} s holds {len(rows)} rows of {there}, expected at least 2{ms}")
         first, last = rows[0], rows[-1]
         controls, before = self.controls[first:last], np.concatenate([self.before, self.controls[:first]])
         return replace(

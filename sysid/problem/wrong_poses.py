@@ -62,6 +62,17 @@ STANDS = 0.1
 """Largest misfit of a body that stands, over its size; real cubes leave 0.03, robots before cameras 0.06."""
 POSE_LEAST = 0.04
 """Misfit of the outline over the size of the body below which no other reading is tried; right tosses leave 0.03."""
+FLIGHT_ROWS, OVER_GROUND = 8, 0.1
+"""Fewest rows before the first strike whose fall is compared with gravity, and height over the lowest place, over the size of
+the body, below which it may have struck."""
+STEADY, ASIDE = 0.5, 0.25
+"""Largest change of a fall's acceleration within half of its rows, and largest acceleration aside, over the fall: a hand does
+more of either."""
+FALL_TIMES, FALL_ERRORS = 1.4, 6.0
+"""Factor, and standard errors, by which a fall must differ from gravity. 535 real throws and drops fell with 0.78 to 1.03 times
+gravity: plates brake."""
+FINE = 1e-4
+"""Least change of a column [m, rad, -] above which all are rounded so coarsely that one may stay by chance."""
 LENGTHS = {1e-3: "mm", 1e-2: "cm", 1e-1: "dm", 1e3: "km"}
 """Metres per unit of length that columns may be in."""
 DEGREES = float(np.sqrt(180.0 / np.pi))
@@ -113,27 +124,38 @@ def without_lost(recording: Trajectory) -> tuple[Trajectory, tuple[str, ...]]:
     return (replace(recording, values=values), tuple(notes)) if notes else (recording, ())
 
 
-def check_poses(outlined: Outlined, simulator: Any, recording: Trajectory) -> None:
+def check_poses(outlined: Outlined, simulator: Any, recording: Trajectory, gravities: Sequence[float] = (9.81,)) -> None:
     """Compare a recording with gravity, and its bodies' outline with level ground and their shape at rest.
 
+    Args:
+        outlined: See `Recorded.outline`.
+        simulator: Simulator of the system.
+        recording: Recording of a laboratory.
+        gravities: Accelerations with which a free body may fall [m/s^2]; none: any.
+
     Raises:
-        DataError: Lengths, the vertical or quaternions look otherwise than labelled; the message names the remedy.
+        DataError: Lengths, times, the vertical or quaternions look otherwise than labelled, or a column of a moving body never
+            changes; the message names the remedy.
     """
     if recording.num_steps < SHORT * POSE_SHORTEST / min(recording.period, POSE_SHORTEST):
         return
-    recording = _plain(recording)
+    given, recording = recording, _plain(recording)
 
     def shown(read: Trajectory) -> Outline | None:
         return outlined(simulator, read)
 
     seen = shown(recording)
-    if seen is None:
+    if seen is None or not np.isfinite(seen.points).any():
         return
+    if seen.rigid:
+        _check_dead(given)
     parameters = simulator.default_parameters
     gravity = float(parameters.gravity) if "gravity" in parameters.names() else 9.81
     if gravity > 0.0:
         body = _Body(seen, recording.period, gravity)
         _check_lengths(body, recording, shown)
+        if seen.rigid and gravities and not given.controls.any():
+            _check_fall(body, shown(given.on_grid), given.times, gravities)
         _check_vertical(body, recording, shown)
         _check_attitude(body, recording, shown)
 
@@ -360,6 +382,69 @@ def _check_lengths(body: _Body, recording: Trajectory, shown: Shown) -> None:
     if fitting:
         name = LENGTHS[fitting[0]]
         raise DataError(f"wrong units: lengths look as if they were given in {name} ({said}); write [{name}] in the header")
+
+
+def _check_fall(body: _Body, seen: Outline | None, times: Array, gravities: Sequence[float]) -> None:
+    """Raises DataError: before its first strike the body falls steadily, and far from gravity."""
+    fallen = _fall(seen, times, body.size) if seen is not None else None
+    if fallen is None:
+        return
+    pulled, error = fallen
+    known = min(gravities, key=lambda gravity: abs(gravity - pulled))
+    if not 1.0 / FALL_TIMES < pulled / known < FALL_TIMES and abs(pulled - known) > FALL_ERRORS * error:
+        factor = float(np.sqrt(known / pulled))
+        ms = "are the times in ms? then " if factor > 100.0 else ""
+        raise DataError(
+            f"wrong frame rate or unit: it falls with {pulled:.3g} m/s^2 before it strikes, expected {known:.3g}: {ms}it would "
+            f"fit {factor / body.period:.3g} frames per second, or lengths {factor**2:.3g} times as long; if it fell so, give "
+            "gravity in `initial_guess`"
+        )
+
+
+def _fall(seen: Outline, times: Array, size: float) -> tuple[float, float] | None:
+    """Downward acceleration of the centre before the first strike, and its standard error; None if it is no clear free fall."""
+    low, center = seen.points[..., 2].min(axis=1), seen.points.mean(axis=1)
+    with np.errstate(invalid="ignore"):
+        first = int(np.argmax(low < np.nanquantile(low, 0.05) + OVER_GROUND * size))
+    rows = np.flatnonzero(np.isfinite(low[:first]))[:-1]  # it may strike between the last one and the next
+    if len(rows) < FLIGHT_ROWS:
+        return None
+    half = 0.5 * float(np.ptp(times[rows]))
+    powers = np.polynomial.polynomial.polyvander((times[rows] - times[rows].mean()) / half, 3)
+    found = np.linalg.lstsq(powers, center[rows], rcond=None)[0]
+    deviation = np.sqrt(np.sum((center[rows] - powers @ found) ** 2, axis=0) / (len(rows) - 4))
+    errors = np.sqrt(np.linalg.inv(powers.T @ powers).diagonal())[:, None] * deviation  # (4, 3)
+    pulled, error = -2.0 * found[2, 2], 2.0 * errors[2, 2]
+    changed = 6.0 * (abs(found[3, 2]) + 2.0 * errors[3, 2])
+    aside = 2.0 * (np.hypot(*found[2, :2]) + 2.0 * errors[2, :2].max())
+    clear = 2.0 * pulled > FALLEN * size and changed < STEADY * pulled and aside < ASIDE * pulled
+    return (float(pulled / half**2), float(error / half**2)) if clear else None
+
+
+def _check_dead(recording: Trajectory) -> None:
+    """Raises DataError: a body moves, and its place along an axis, or its attitude, is the same number in all rows.
+
+    Straight drops and motion in a plane, simulated without noise, keep several columns; these pass.
+    """
+    poses: list[str] = [name for name in ("x", "y", "z", "theta", "qw", "qx", "qy", "qz") if name in recording.names]
+    changes: dict[str, Array] = {
+        name: np.abs(np.diff(column[np.isfinite(column)])) for name in poses for column in [recording.column(name)]
+    }
+    dead: list[str] = [name for name, change in changes.items() if len(change) and not change.any()]
+    turns = [name for name in poses if name.startswith("q")]
+    moving = [change[change > 0.0].min() for name, change in changes.items() if name != "z" and change.any()]
+    if not moving or min(moving) > FINE:
+        return
+    stays = [name for name in turns if name in dead]
+    if turns and stays == turns:
+        dead, said = ["the attitude"], "the same"
+    elif stays[1:] or not (dead := [name for name in dead if name not in stays]):
+        return
+    else:
+        said = f"{np.nanmedian(recording.column(dead[0])):.6g}"
+    raise DataError(
+        f"{dead[0]} stays {said} in all rows while the body moves: no body in flight does so; export the whole pose"
+    )
 
 
 def _scaled(recording: Trajectory, unit: float) -> Trajectory:

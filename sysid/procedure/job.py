@@ -370,9 +370,10 @@ class Job:
         """The recordings with lost and repeated rows as missing, each with a note.
 
         Raises:
-            DataError: Units, axes or attitudes look otherwise than labelled.
+            DataError: Units, times, axes or attitudes look otherwise than labelled, or a column is dead.
         """
-        found, columns = [], self.declared.recorded_columns(simulator)
+        found, columns, start = [], self.declared.recorded_columns(simulator), self._start(simulator)
+        gravities = () if {"gravity", "scale"} & set(self.free) else (9.81, float(getattr(start, "gravity", 9.81)))
         for number, recording in enumerate(recordings, 1):
             where = recording.metadata.get("source", f"recording {number}")
             try:
@@ -381,7 +382,7 @@ class Job:
                 if procedure.recorded.limits is not None:
                     check_angles(procedure.recorded.limits(simulator), seen)
                 if procedure.recorded.outline is not None:
-                    check_poses(procedure.recorded.outline, simulator, seen)
+                    check_poses(procedure.recorded.outline, simulator, seen, gravities)
             except DataError as error:
                 raise DataError(f"{where}: {error}") from error
             for note in notes:

@@ -1,5 +1,7 @@
 """Trajectories and sets of them, right and wrong. HDF5 files of trajectories, right and wrong."""
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
@@ -67,6 +69,8 @@ def test_window_keeps_controls_with_their_rows():
     np.testing.assert_array_equal(part.controls, trajectory.controls[1:3])
     with raises(DataError, "window 0.12 ... 0.24 s holds 1 rows of 0 ... 0.5 s"):
         trajectory.window(0.12, 0.24)
+    with raises(DataError, "expected at least 2; rows are 100 s apart: are the times in ms?"):
+        replace(trajectory, times=1000.0 * trajectory.times).window(0.0, 0.25)
 
 
 def test_a_window_of_a_window_knows_all_commands_before_it():

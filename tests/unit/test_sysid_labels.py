@@ -195,6 +195,57 @@ def test_wrong_labels_of_a_toss_are_named(seed: int) -> None:
             check_poses(outline, CUBE, with_values(right, mistake))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: replace(r, times=1.48 * r.times), r"wrong frame rate or unit: it falls with 4\.[45]\d* m/s\^2 before"),
+        (lambda r: replace(r, times=148 / 120 * r.times), r"expected 9\.81: it would fit 14\d frames per second"),
+        (lambda r: replace(r, times=1000.0 * r.times), r"are the times in ms\?"),
+        (lambda r: with_values(r, lambda v: v / np.array([2.54] * 3 + [1.0] * 4)), r"or lengths 2\.\d+ times as long"),
+        (lambda r: with_values(r, lambda v: np.hstack([np.full((len(v), 1), 0.1), v[:, 1:]])), "x stays 0.1 in all rows"),
+        (lambda r: with_values(r, lambda v: np.hstack([v[:, :3], np.tile([1.0, 0, 0, 0], (len(v), 1))])), "the attitude stays"),
+    ],
+    ids=["fps 100 of 148", "fps 120 of 148", "ms", "inches", "dead x", "dead attitude"],
+)
+def test_a_fall_shows_frame_rate_and_unit_and_a_flight_dead_columns(
+    change: Callable[[Trajectory], Trajectory], words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        check_poses(outline, CUBE, change(tossed(6)))
+
+
+def test_a_fall_of_known_or_free_gravity_passes(tmp_path: Path) -> None:
+    slow = replace(tossed(6), times=1.48 * tossed(6).times)
+    (tmp_path / "guess.toml").write_text("[parameters]\ngravity = 4.4\n")
+    Job("box", (slow,), initial_guess=tmp_path / "guess.toml").prepared()
+    for freed in ("gravity", "scale"):
+        Job("box", (slow,), free=("friction", freed)).prepared()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 5e-3, 2e-2])
+def test_right_falls_and_hands_pass(noise: float) -> None:
+    """Throws with more noise, cubes that a hand holds or lowers first, and straight drops without noise."""
+    rng = np.random.default_rng(0)
+    times, upright = 0.005 * np.arange(80), np.tile([1.0, 0.0, 0.0, 0.0], (80, 1))
+    ground = CUBE.model.half_size[2]
+    dropped = np.maximum(0.3 - 0.5 * 9.81 * np.maximum(times - 0.1, 0.0) ** 2, ground)
+    lowered = ground + 0.06 * (1.0 + np.cos(np.pi * np.minimum(times / 0.3, 1.0)))
+    hands = [
+        Trajectory(times, np.zeros((79, 0)), np.column_stack([0.0 * z, 0.0 * z, z, upright]), POSE, ("m",) * 3 + ("-",) * 4)
+        for z in (dropped, lowered)
+    ]
+    for right in [*hands, *(tossed(seed) for seed in range(8))]:
+        spread = noise * np.array([1.0] * 3 + [5.0] * 4)
+        said = message(with_values(right, lambda v, spread=spread: v + spread * rng.standard_normal(v.shape)))
+        assert "frame rate" not in said and "stays" not in said
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_file_of_zeros_is_named_without_a_warning() -> None:
+    with pytest.raises(DataError, match="qw is NaN in 100 % of the rows"):
+        sysid.identify("box", [with_values(tossed(1), np.zeros_like)])
+
+
 def test_lost_and_repeated_rows_become_missing() -> None:
     right = tossed(1)
     lost, half, repeated = (right.values.copy() for _ in range(3))
