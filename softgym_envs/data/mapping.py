@@ -25,6 +25,7 @@ from ..core.errors import DataError, FileFormatError, OptionError
 from ..core.files import check_entries, number_in, read_text, read_toml
 from ..core.simulator import Array, check_number
 from ..core.trajectory import Trajectory
+from .formats.delimited import usual_names
 from .tables import Table
 
 TO_Z_UP: dict[str, Array] = {
@@ -114,7 +115,7 @@ class Mapping:
         elif self.rate is not None:
             first.pop("time", None)
         picks = {**first, **self._in_order(table, chosen)}
-        places = [table.index(each.column) for each in picks.values()]
+        places = [table.index(_as_read(table, each.column)) for each in picks.values()]
         own = table.factors or (1.0,) * len(table.names)
         return replace(
             table,
@@ -141,6 +142,18 @@ class Mapping:
                 raise FileFormatError(f"{table.path}: quaternion is {self.quaternion!r}, but there is no column {absent[0]!r}")
             found.update({f"{stem}q{axis}": chosen[name] for axis, name in zip(self.quaternion, four, strict=True)})
         return found
+
+
+def _as_read(table: Table, column: str) -> str:
+    """The name under which a table has the file's column: `time` where the file says `t`."""
+    return (
+        column
+        if column in table.names
+        else next(
+            (name for name in usual_names([column.rpartition(".")[2]]) if name in ("time", "frame") and name in table.names),
+            column,
+        )
+    )
 
 
 def _file_column(where: str, entry: Any) -> FileColumn:

@@ -421,6 +421,15 @@ def test_mappings_that_do_not_fit(tmp_path, text, error, message):
         load(path, mapping=Mapping.load(written(tmp_path, text, "a.toml")))
 
 
+@pytest.mark.parametrize("header", ["t", "t [s]", "Timestamp", "time"])
+def test_a_mapping_names_the_time_as_the_file_does(tmp_path, header):
+    path = written(tmp_path, f"{header},a\n0,1\n20,2\n")
+    text = f'time = {{column = "{header.split(" ")[0]}", unit = "ms"}}\n[columns]\nx = {{column = "a", unit = "m"}}'
+    np.testing.assert_allclose(load(path, mapping=Mapping.load(written(tmp_path, text, "a.toml"))).times, [0, 0.02])
+    np.savez(tmp_path / "a.npz", **{header.split(" ")[0]: [0.0, 20.0], "a": [1.0, 2.0]})
+    np.testing.assert_allclose(load(tmp_path / "a.npz", mapping=Mapping.load(tmp_path / "a.toml")).times, [0, 0.02])
+
+
 def test_a_mapping_gives_rate_sign_and_unit(tmp_path):
     path = written(tmp_path, "a,b\n1,2\n3,4\n")
     text = 'rate = 50.0\n[columns]\nx = {column = "a", unit = "cm", factor = -2.0}\n"control:u" = {column = "b", unit = "mbar"}'
