@@ -16,7 +16,7 @@ from softgym_envs.core.parameters import UNUSABLE, Parameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.spec import SimulatorSpec
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet, is_whole
 from softgym_envs.systems import system as system_named
 
 from ..diagnostics.predictions import Coverage, PredictionError, Predictions, ahead, compared, joined, label, of_fit
@@ -191,6 +191,13 @@ def by_fit(fit: Identification | str | Path, data: Sequence[Trajectory], system:
         system or spec.system, data, spec.model or None, spec.options, spec.dt, stage=last or None,
         initial_guess=given.parameters,
     )  # fmt: skip
+    for place, recording in enumerate(data):
+        as_fitted = abs(recording.period - spec.dt * recording.substeps) < 1e-3 * recording.period
+        if not (as_fitted or is_whole(recording.period, spec.dt)):
+            raise DataError(
+                f"{label(recording, place)}: rows are {recording.period:.6g} s apart, no whole multiple of the fit's "
+                f"dt = {spec.dt:g} s: resample them, state the rate with `fps`, or fit again with a `dt` that suits both"
+            )
     procedure, simulator, recordings = job.prepared()
     if mismatch := spec.mismatch(SimulatorSpec.of(simulator), free=job.declared.free_structure):
         raise OptionError(f"the parameters cannot be used: {mismatch}")

@@ -372,6 +372,8 @@ def test_what_does_not_hold_says_why(fitted: Path, tmp_path: Path) -> None:
     found = sysid.predict(alone, sysid.record("block", seed=2))
     assert found.coverage == () and found.holds and not found.checked
     assert found.summary().startswith("nothing speaks against the fit, but no prediction interval was checked")
+    with pytest.raises(DataError, match=r"no whole multiple of the fit's dt = .*: resample them, .* or fit again with a `dt`"):
+        sysid.predict(fitted, [replace(slippery[0], times=slippery[0].times / 1.48)])
     pose = slippery[0]
     blind = replace(pose, values=pose.values[:, :2], names=pose.names[:2], units=pose.units[:2])
     with pytest.raises(DataError, match="the recordings lack theta, which the fit was made with"):
