@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.errors import DataError, OptionError, shown
 from softgym_envs.core.files import provenance
 from softgym_envs.core.parameters import Parameters, warn_of_file
 from softgym_envs.core.procedure import EXPERIMENT, Procedure
@@ -148,12 +148,16 @@ def load(
         map: TOML file that names the columns of files which have other names; see `softgym_envs.data.mapping`.
 
     Raises:
-        OptionError: No file, or one that is given twice.
+        OptionError: No file, one that is given twice, or a list of files.
         FileFormatError: A file cannot be read; the message names its format and the next step.
         DataError: Columns or controls do not fit each other.
     """
     if not files:
         raise OptionError("no recordings are given: name one file or more")
+    if wrong := [file for file in files if not isinstance(file, (str, Path))]:
+        raise OptionError(
+            f"a file is {shown(wrong[0])}, expected a path; give several one after another: load('a.csv', 'b.csv')"
+        )
     files = tuple(in_library(file) for file in files)
     places = [Path(file).resolve() for file in files]
     if twice := [place for place in places if places.count(place) > 1]:

@@ -62,7 +62,10 @@ def read(path: Path) -> tuple[list[dict[str, Any]], str]:
         _check_heaps(path)
         with h5py.File(path, "r") as file:
             if file.attrs.get("format") != FORMAT:
-                raise FileFormatError(f"{path}: format is {file.attrs.get('format')!r}, expected {FORMAT!r}")
+                raise FileFormatError(
+                    f"{path}: format is {file.attrs.get('format')!r}, expected {FORMAT!r}; write the arrays of another program "
+                    "with np.savez, or as CSV with a header 'time [s], x [mm]'"
+                )
             most = MOST_BYTES + INFLATION * path.stat().st_size
             return [_fields(file[name], most) for name in sorted(file)], str(file.attrs["sha256"])
     except FileFormatError:

@@ -147,6 +147,11 @@ def test_a_column_of_another_dimension_is_refused(robot: str, header: str, messa
         identify(robot, load(path), free_motion=True)
 
 
+def test_a_list_of_files_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"a file is \['a.csv', 'b.csv'\], expected a path; give several one after another"):
+        load(["a.csv", "b.csv"])  # type: ignore[arg-type]
+
+
 def problem(run: Trajectory, simulator: Any) -> FitProblem:
     return FitProblem(simulator, TrajectorySet((run,)), free=("friction",), free_motion=True)
 

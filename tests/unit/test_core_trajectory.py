@@ -298,7 +298,10 @@ def _substeps(file):
         (_text, "or it is damaged"),
         (_group, "or it is damaged"),
         (_format, "format is 'something else', expected 'softgym_envs trajectories 1'"),
-        (_no_format, "format is None"),
+        (
+            _no_format,
+            "format is None, expected 'softgym_envs trajectories 1'; write the arrays of another program with np.savez",
+        ),
         (_no_hash, "or it is damaged"),
         (_dataset, "or it is damaged"),
         (_substeps, "or it is damaged"),
