@@ -153,7 +153,7 @@ def test_a_box_that_touches_nothing_is_told_from_its_prior(command: Any, tmp_pat
     """Clustered errors and priors: it ended in LinAlgError: Singular matrix."""
     times, rng = np.arange(40) / 148.0, np.random.default_rng(0)
     height = 1.0 + 0.5 * times - 0.5 * 9.81 * times**2
-    table = [times, 0.3 * times, 0.1 * times, height, *np.tile([[1.0], [0.0], [0.0], [0.0]], 40)]
+    table = [times, 0.3 * times, 0.1 * times, height, np.cos(times), 0.0 * times, 0.0 * times, np.sin(times)]  # it turns
     table = np.column_stack(table)
     table[:, 1:4] += 1e-3 * rng.standard_normal((40, 3))
     header = "time [s],x [m],y [m],z [m],qw [-],qx [-],qy [-],qz [-]"
