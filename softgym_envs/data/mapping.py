@@ -146,14 +146,8 @@ class Mapping:
 
 def _as_read(table: Table, column: str) -> str:
     """The name under which a table has the file's column: `time` where the file says `t`."""
-    return (
-        column
-        if column in table.names
-        else next(
-            (name for name in usual_names([column.rpartition(".")[2]]) if name in ("time", "frame") and name in table.names),
-            column,
-        )
-    )
+    usual = usual_names([column.rpartition(".")[2]])[0]
+    return usual if column not in table.names and usual in ("time", "frame") and usual in table.names else column
 
 
 def _file_column(where: str, entry: Any) -> FileColumn:

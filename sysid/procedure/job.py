@@ -255,8 +255,8 @@ class Job:
             self.say(said)
 
         def named(found: FitResult) -> FitResult:
-            told = {**found.provenance, "stage": stage.name}
-            return replace(found, spec=replace(found.spec, model=self._kept_model), provenance=told)
+            origin = {**found.provenance, "stage": stage.name}
+            return replace(found, spec=replace(found.spec, model=self._kept_model), provenance=origin)
 
         def keep(found: FitResult) -> None:
             if self.out is not None:

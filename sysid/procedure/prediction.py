@@ -46,7 +46,7 @@ class Prediction:
 
     - it must not be used, or more than a tenth of the predictions diverge;
     - less than two thirds of nine or more predictions are within its 90 % intervals;
-    - at the longest horizon up to 1 s, standing still predicts every kind of quantity better that moves, or all of them.
+    - at the longest horizon up to 1 s, standing still predicts all kinds of quantities better, or all that move.
 
     Where its intervals were not `checked`, that says little: compare the errors with the accuracy that is needed.
     """

@@ -202,13 +202,13 @@ def test_a_users_controller_enters_by_one_line(tmp_path):
 
 def test_cells_that_were_made_otherwise_are_refused(tmp_path, monkeypatch, capsys):
     """Other episodes or another file of the controller; an empty cell is tried again."""
-    module, told = tmp_path / "changing_controller.py", list[str]()
+    module, lines = tmp_path / "changing_controller.py", list[str]()
     module.write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    compared = partial(agents.benchmark, ["ArmReach-v0"], out=tmp_path / "out", progress=told.append)
+    compared = partial(agents.benchmark, ["ArmReach-v0"], out=tmp_path / "out", progress=lines.append)
     compared(["changing_controller:controller", "zero", "zero"], episodes=2)
     compared(["changing_controller:controller"], episodes=2)
-    assert told[0].startswith("2 runs") and told[-1] == "1 runs, 1 done before"
+    assert lines[0].startswith("2 runs") and lines[-1] == "1 runs, 1 done before"
     with pytest.raises(OptionError, match="has episodes 2, now it is 3"):
         compared(["zero"], episodes=3)
     module.write_text(OWN + "# changed")
@@ -216,7 +216,7 @@ def test_cells_that_were_made_otherwise_are_refused(tmp_path, monkeypatch, capsy
         compared(["changing_controller:controller"], episodes=2)
     for _ in range(2):
         compared(["mppi"], episodes=2, budgets=[1])
-        assert told[-2] == "1 runs, 0 done before"
+        assert lines[-2] == "1 runs, 0 done before"
     for options in ("num_envs=5", "output=torch"):
         with pytest.raises(OptionError, match="command's own"):
             compared(["zero"], options=options)
@@ -252,8 +252,8 @@ def test_one_name_and_one_budget_are_a_list_of_one(tmp_path):
 
 
 def test_a_folder_that_cannot_be_used_is_refused_before_the_first_cell(tmp_path):
-    told = list[str]()
-    compared = partial(agents.benchmark, "ArmReach-v0", "zero", episodes=1, progress=told.append)
+    lines = list[str]()
+    compared = partial(agents.benchmark, "ArmReach-v0", "zero", episodes=1, progress=lines.append)
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot write .*file/numbers\.json: .*; name another folder"):
         compared(out=tmp_path / "file")
@@ -266,7 +266,7 @@ def test_a_folder_that_cannot_be_used_is_refused_before_the_first_cell(tmp_path)
         ):
             compared(out=tmp_path)
         next((tmp_path / "runs").glob(f"*{name}*")).unlink()
-    assert not told
+    assert not lines
 
 
 def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
