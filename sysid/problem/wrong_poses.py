@@ -65,9 +65,9 @@ POSE_LEAST = 0.04
 FLIGHT_ROWS, OVER_GROUND = 8, 0.1
 """Fewest rows before the first strike whose fall is compared with gravity, and height over the lowest place, over the size of
 the body, below which it may have struck."""
-STEADY, ASIDE = 0.5, 0.25
-"""Largest change of a fall's acceleration within half of its rows, and largest acceleration aside, over the fall: a hand does
-more of either."""
+STEADY, COURSE, ASIDE = 0.5, 0.5, 0.25
+"""Largest change of a fall's acceleration within half of its rows, weight of its largest change at all, and largest
+acceleration aside, over the fall: a hand that lowers a body changes it by twice as much at least."""
 FALL_TIMES, FALL_ERRORS = 1.4, 6.0
 """Factor, and standard errors, by which a fall must differ from gravity. 535 real throws and drops fell with 0.78 to 1.03 times
 gravity: plates brake."""
@@ -297,9 +297,21 @@ class _Body:
         """Rows of the longest free fall along a direction (3,); 0 if it is a short one."""
         with np.errstate(invalid="ignore"):
             free = np.linalg.norm(self.acceleration + self.gravity * up, axis=1) < FALLING * self.gravity
-        rows = max((last - first + 1 for first, last in _runs(free)), default=0)
+        rows = max((last - first + 1 for first, last in _runs(free) if not self._stopped(up, first, last)), default=0)
         deep = 0.5 * self.gravity * (rows * self.period) ** 2 > FALLEN * self.size
         return rows if deep and rows >= FALL_ROWS else 0
+
+    def _stopped(self, up: Array, first: int, last: int) -> bool:
+        """It next rests as high as the top of this motion: a hand that stops it accelerates it like a fall the other way."""
+        rest = np.flatnonzero(self.still[last:])
+        heights = self.center @ up
+        top = np.nanmax(heights[first : last + 1]) - FALLEN * self.size
+        return len(rest) > 0 and bool(heights[last + rest[0]] >= top)
+
+    def tilt(self) -> float:
+        """RMS height of the standing face's other corners over the lowest one at rest, over the body's size."""
+        heights = np.sort(self.points[self.still][..., 2], axis=1)
+        return float(np.sqrt(np.nanmean((heights[:, 2] - heights[:, 0]) ** 2))) / self.size
 
     def standing(self) -> float:
         """Height of the centre at rest, over its height above the lowest point; 0 without rows at rest."""
@@ -410,13 +422,16 @@ def _fall(seen: Outline, times: Array, size: float) -> tuple[float, float] | Non
     if len(rows) < FLIGHT_ROWS:
         return None
     half = 0.5 * float(np.ptp(times[rows]))
-    powers = np.polynomial.polynomial.polyvander((times[rows] - times[rows].mean()) / half, 3)
+    moments = (times[rows] - times[rows].mean()) / half
+    powers = np.polynomial.polynomial.polyvander(moments, 3)
     found = np.linalg.lstsq(powers, center[rows], rcond=None)[0]
     deviation = np.sqrt(np.sum((center[rows] - powers @ found) ** 2, axis=0) / (len(rows) - 4))
     errors = np.sqrt(np.linalg.inv(powers.T @ powers).diagonal())[:, None] * deviation  # (4, 3)
     pulled, error = -2.0 * found[2, 2], 2.0 * errors[2, 2]
     changed = 6.0 * (abs(found[3, 2]) + 2.0 * errors[3, 2])
     aside = 2.0 * (np.hypot(*found[2, :2]) + 2.0 * errors[2, :2].max())
+    course = np.polynomial.Polynomial.fit(moments, center[rows, 2], 4, domain=(-1.0, 1.0)).deriv(2)(np.linspace(-0.9, 0.9, 7))
+    changed = max(changed, COURSE * float(np.abs(course + pulled).max()))
     clear = 2.0 * pulled > FALLEN * size and changed < STEADY * pulled and aside < ASIDE * pulled
     return (float(pulled / half**2), float(error / half**2)) if clear else None
 
@@ -472,9 +487,7 @@ def _check_vertical(body: _Body, recording: Trajectory, shown: Shown) -> None:
     best, also = max(falls, key=falls.__getitem__), ""
     if falls[best] > TIMES * fallen:
         said = "in flight it falls along this axis"
-    elif (
-        max(falls.values()) == fallen == 0 and body.still.sum() >= STILL_ROWS and (given := body.misfit(body.seen)) > POSE_LEAST
-    ):
+    elif max(falls.values()) == fallen == 0 and body.still.sum() >= STILL_ROWS and (given := body.tilt()) > POSE_LEAST:
         left = {}
         for name in [other for other in others if other != "-z"]:  # many bodies look alike upside down
             seen = shown(_turned(recording, others[name]))

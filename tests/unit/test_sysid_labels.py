@@ -5,6 +5,7 @@ under wrong labels are named before any fit; right recordings never."""
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -238,6 +239,22 @@ def test_right_falls_and_hands_pass(noise: float) -> None:
         spread = noise * np.array([1.0] * 3 + [5.0] * 4)
         said = message(with_values(right, lambda v, spread=spread: v + spread * rng.standard_normal(v.shape)))
         assert "frame rate" not in said and "stays" not in said
+
+
+@pytest.mark.parametrize("hold", [0.0, 0.1])
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+@pytest.mark.parametrize("seconds", [0.2, 0.3, 0.5])
+def test_a_body_that_a_hand_lowers_is_not_refused(seconds: float, noise: float, hold: float) -> None:
+    rng = np.random.default_rng(1)
+    times = 0.005 * np.arange(160)
+    share = np.clip((times - hold) / seconds, 0.0, 1.0)
+    smooth = (0.5 * (1.0 - np.cos(np.pi * share)), share**3 * (10.0 - 15.0 * share + 6.0 * share**2))
+    for height, course in itertools.product((0.03, 0.12, 0.3), smooth):
+        values = np.zeros((160, 7))
+        values[:, 2], values[:, 3] = CUBE.model.half_size[2] + height * (1.0 - course), 1.0
+        values += noise * rng.standard_normal(values.shape)
+        hand = Trajectory(times, np.zeros((159, 0)), values, POSE, ("m",) * 3 + ("-",) * 4)
+        assert message(hand) == ""
 
 
 @pytest.mark.filterwarnings("error")
