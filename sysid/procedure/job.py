@@ -29,8 +29,9 @@ from softgym_envs.systems import system as system_named
 from ..diagnostics.result import FitResult
 from ..fitting.online import HorizonResult, online
 from ..fitting.table import METHODS, method_of
+from ..problem.lost_rows import without_lost
 from ..problem.problem import FitProblem
-from ..problem.wrong_poses import check_angles, check_poses, without_lost
+from ..problem.wrong_poses import check_angles, check_poses
 from ..problem.wrong_units import check_dimensions
 from ..report.files import save
 from .identification import FIT, Identification, StageResult

@@ -28,7 +28,8 @@ from sysid import Diagnostic, FitProblem
 from sysid.diagnostics import sentences
 from sysid.diagnostics.sentences import CODES, as_flags
 from sysid.problem import wrong_labels
-from sysid.problem.wrong_poses import check_angles, check_poses, without_lost
+from sysid.problem.lost_rows import without_lost
+from sysid.problem.wrong_poses import check_angles, check_poses
 from sysid.procedure.job import Job
 
 ENGINE = system("arm").simulator()
