@@ -613,7 +613,6 @@ Changed robots have parameters that no controller was made with: {robots}.
 Identified: the planner's parameters come from a recording of the robot. `policy` comes with the package.
 `planner` of the loop: a constant action under which it rests at the goal, by simulation where it was made; no feedback.
 `planner` of the upper body: inverse kinematics, weak springs, and torques that hold the pose where it was made.
-An empty cell was not measured.
 
 """
 
