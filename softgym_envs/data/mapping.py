@@ -106,7 +106,8 @@ class Mapping:
         Raises:
             FileFormatError: A column is not there, or the quaternion's four are not.
         """
-        own_names = [name for name in table.names if name not in ("time", *table.aside)]
+        clocked = ("time",) if self.time is None else ("time", _as_read(table, self.time.column))
+        own_names = [name for name in table.names if name not in (*clocked, *table.aside)]
         chosen: dict[str, FileColumn] = dict(self.columns) or {name: FileColumn(name) for name in own_names}
         clock = [name for name in ("time", "frame") if name in table.names and name not in chosen]
         first: dict[str, FileColumn] = {name: FileColumn(name) for name in clock}

@@ -430,6 +430,13 @@ def test_a_mapping_names_the_time_as_the_file_does(tmp_path, header):
     np.testing.assert_allclose(load(tmp_path / "a.npz", mapping=Mapping.load(tmp_path / "a.toml")).times, [0, 0.02])
 
 
+def test_a_mapping_of_the_time_alone_keeps_all_other_columns(tmp_path):
+    path, text = written(tmp_path, "ms,x [mm]\n0,1\n20,2\n"), 'time = {column = "ms", unit = "ms"}'
+    found = load(path, mapping=Mapping.load(written(tmp_path, text, "a.toml")))
+    assert found.names == ("x",)
+    np.testing.assert_allclose(found.times, [0, 0.02])
+
+
 def test_a_mapping_gives_rate_sign_and_unit(tmp_path):
     path = written(tmp_path, "a,b\n1,2\n3,4\n")
     text = 'rate = 50.0\n[columns]\nx = {column = "a", unit = "cm", factor = -2.0}\n"control:u" = {column = "b", unit = "mbar"}'
