@@ -716,7 +716,7 @@ facts)`. `fit.json` holds all of them, with a hint and a sentence. Programs read
 | warning | It limits what the parameters mean. |
 | do_not_use | The parameters must not be used, or only to predict; `fit.toml` says so, too. |
 
-False alarms are measured on fits of right models.
+False alarms are measured on fits of right models. An empty cell was not measured.
 
 | code | meaning | what to do | false alarms |
 | --- | --- | --- | --- |

@@ -62,7 +62,7 @@ class Code(NamedTuple):
     meaning: str
     hint: str  # What to do.
     words: str | Callable[[Any], str]  # Sentence with places for fields and facts of a diagnostic, or a function of these.
-    alarms: str = "not measured"  # Rate of false alarms for fits of right models.
+    alarms: str = ""  # Rate of false alarms for fits of right models.
 
 
 SWITCHES = ("free_motion", "flip_y")  # Arguments whose flag has no value.
@@ -434,9 +434,9 @@ CODES: dict[str, Code] = {
     "depends_on_fixed": Code("Parameters change where a fixed one is freed.", MEASURE, _depends),
     "step_matters": Code("Finer steps of the simulator explain the data.", "Fit with a smaller `dt`.", _step),
     "other_simulator": Code(
-        "Only another simulator of the procedure explains the data.",
-        "Use that simulator's options.",
-        "explained by another simulator only: {changed}",
+        "Residuals are noise only with other options of the simulator, which the fit uses.",
+        "Nothing.",
+        "the fit uses another option of the simulator, as the usual one leaves residuals that are not noise: {changed}",
     ),
     "lone_outliers": Code(
         "Single values far off their neighbours are left out.",

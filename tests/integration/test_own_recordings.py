@@ -77,7 +77,7 @@ def test_a_camera_of_any_rate_that_counts_frames_and_has_y_down_shows_friction(
     assert run_script(script, "block", *told) == 0
     said = capsys.readouterr().out
     assert "1 of 1 parameters identified" in said and "theta jumps by whole turns from line to line: unwrapped" in said
-    assert "another simulator only: num_directions 512 -> 32" in said  # edges of our own engine's cone
+    assert "residuals that are not noise: num_directions 512 -> 32" in said  # edges of our own engine's cone
     assert BlockParameters.load(tmp_path / "fit" / "fit.toml").friction == pytest.approx(0.4, abs=0.01)
 
 
