@@ -31,8 +31,8 @@ class Args:
     """Compare controllers."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Ids, and controllers: zero, random, heuristic, policy, mppi, cem, ilqg, linear, gps, ppo, sac, imitation;
-    "package.module:function" of your own, or a policy file; none: all ids, all controllers."""
+    """Ids, and controllers: zero, random, heuristic, policy, mppi, mppi_sensors, cem, ilqg, linear, optimal, gps, ppo, sac,
+    imitation; "package.module:function" of your own, or a policy file; none: all ids, all controllers."""
     budget: tuple[int, ...] = (100,)
     """Planners: simulated control steps per executed one."""
     training_steps: int | None = None

@@ -1,4 +1,4 @@
-"""The main job at small scale, in a minute and a half: record, identify, plan, transfer, report.
+"""The whole workflow at small scale, in a minute and a half: record, identify, plan, transfer, report.
 
     softgym-envs demo TensegrityRoll-v0        # a SUPERball rolls: make demo
     softgym-envs demo VineGrow-v0              # any id with a transfer task

@@ -6,7 +6,7 @@
     softgym-envs evaluate pretrained SlidingBlock-v0 --backend my_block.toml
     softgym-envs evaluate my_package:controller LoopReach-v0        # your own: (envs) -> (observations -> actions)
 
-Episode i starts from seed + i in both backends. The policy is used without noise. In Python: `agents.evaluate`.
+Episode i starts from seed + i in both backends. Policies act without exploration noise. In Python: `agents.evaluate`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     softgym-envs identify tensegrity --data recordings.h5                 # of `record`: the system's procedure, stage by stage
     softgym-envs identify vine --model robot.toml --data tracked.csv --fps 30 --free-motion
 
-writes runs/fit/fit.toml for `gym.make(..., params=)`, fit.json, report.html; exit code 2: do not use them. See docs/how-to.
+writes runs/fit/fit.toml for `gym.make(..., params=)`, fit.json, report.html; exit code 2: do not use them.
+See docs/how-to/identification.md.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""Say what a file of a laboratory holds, and write a mapping of its columns for `identify --map`.
+"""Say what a recorded file holds, and write a mapping of its columns for `identify --map`.
 
     softgym-envs inspect take.csv              # format, columns, units, ranges, rate, gaps, repeated samples
     softgym-envs inspect take.csv box          # and a guess which columns are those of a system
@@ -17,7 +17,7 @@ from softgym_envs.data.inspection import inspect_file
 
 @dataclass(frozen=True)
 class Args:
-    """Say what a file of a laboratory holds, and write a mapping of its columns."""
+    """Say what a recorded file holds, and write a mapping of its columns."""
 
     file: Annotated[Path, tyro.conf.Positional]  # Recording of any program: CSV, C3D, ROS bag, .mat, ...
     system: Annotated[str | None, tyro.conf.Positional] = None  # Whose columns the mapping should name.

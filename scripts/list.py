@@ -27,7 +27,7 @@ class Args:
     system: Annotated[str, tyro.conf.Positional] = ""
     """A system; none: all of them."""
     states: bool = False
-    """List the entries of the state and control of the system's engine, too, to which your own ground truth is mapped."""
+    """Also list state and control entries of the engine, to which a ground truth of your own is mapped."""
 
 
 def lines(found: System) -> list[str]:

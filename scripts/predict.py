@@ -3,7 +3,8 @@
     softgym-envs predict runs/fit/fit.toml another.csv                    # or a .h5 file of `record`
     softgym-envs predict runs/fit/fit.toml another.csv --out runs/another
 
-writes prediction.json and prediction.html; exit code 2: the fit does not hold for these recordings. See docs/how-to.
+writes prediction.json and prediction.html; exit code 2: the fit does not hold for these recordings.
+See docs/how-to/predict.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Measure control steps per second of every environment and of its ground truth (processor time), and in batches (wall time).
 
-softgym-envs speed --system vine         # one system; without it every id, a few minutes
-softgym-envs speed --device cuda --stage kernels --rows 1024 8192       # tensegrity robots and vines on a GPU
+    softgym-envs speed --system vine         # one system; without it every id, a few minutes
+    softgym-envs speed --device cuda --stage kernels --rows 1024 8192       # tensegrity robots and vines on a GPU
+
+Prints a table.
 """
 
 from __future__ import annotations

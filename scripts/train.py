@@ -52,7 +52,7 @@ class Args:
     randomize: tuple[str, ...] = ()
     """Parameters drawn for every episode: posterior (of --params), or name=low,high, or name=x,low,high (factors)."""
     disturbance: float = 0.0
-    """Random velocity kicks while training [m/s]."""
+    """Random velocity disturbances while training [m/s]."""
     sensor_noise: float = 0.0
     """Noise of observations while training, over the entries' scales."""
     action_latency: float | tuple[float, float] = 0.0
@@ -62,7 +62,7 @@ class Args:
     action_memory: int = 0
     """Number of previous actions that are observed."""
     num_envs: int | None = None
-    """Rows; none: the id's setting, or 64 for PPO and 16 for SAC; 4096 with --learner rsl."""
+    """Parallel environments; none: the id's setting, or 64 for PPO and 16 for SAC; 4096 with --learner rsl."""
     seed: int = 0
     """Seed of everything."""
     episodes: int = 50

@@ -1,7 +1,9 @@
 """Compile all kernels of systems, so that no environment and no fit waits for it later.
 
-softgym-envs warmup              # every system: some minutes, once
-softgym-envs warmup vine block
+    softgym-envs warmup              # every system: some minutes, once
+    softgym-envs warmup vine block
+
+Later runs use the cache.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class PlayOptions:
     size: tuple[int, int] = (800, 600)
     """Width and height of the window in pixels."""
     headless_frames: int = 0
-    """Draw this many frames without a window, then end; for servers and tests. The command asks for record or dataset too."""
+    """Draw this many frames without a window, then end; for servers and tests. The command needs record or dataset, too."""
 
     def check(self) -> None:
         """Refuse options that would fail after the last step.
