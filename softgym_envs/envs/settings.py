@@ -41,8 +41,8 @@ class Settings(Interface):
     """
 
     backend: str = NATIVE
-    """Simulator that runs the task: "native" (the default), "mujoco", or another backend of the system; or
-    "package.module:function" of your own, which makes a simulator from `model`."""
+    """Simulator that runs the task: "native", "mujoco", another backend of the system, or a "package.module:function", which
+    makes a simulator from `model`."""
     model: Any = None
     """Robot: a name of the system's, a TOML file of your own, or a model object; None takes the id's."""
     dt: float | None = None
@@ -60,8 +60,8 @@ class Settings(Interface):
     "native" a fit or an object replaces the ground truth's parameters, with a warning. A file's [interface] holds the defaults
     of the keywords below from `action_latency` to `sensor_noise`."""
     randomize: Mapping[str, Interval] | Literal["posterior"] | ParameterDistribution | None = None
-    """Parameters drawn anew for every episode: name -> (low, high), or ("x", low, high) for factors of the nominal value, cut
-    at the bounds; or "posterior": as uncertain as the fit of the file `params` left them; or a distribution."""
+    """Parameters drawn for every episode: name -> (low, high), or ("x", low, high) for factors of the nominal value, within the
+    bounds. "posterior" draws from the uncertainty of the fit in `params`. A distribution is allowed, too."""
     action_memory: int = 0
     """Number of last actions that are observed after the task's entries, oldest first, without noise: needed to act well in
     spite of a delay."""

@@ -12,7 +12,7 @@ class BoxBody(Parameters):
     """Parameters of box and table, shared with the MuJoCo model."""
 
     friction: float = param(0.2, unit="-", bounds=(0.0, 1.5), source="[Pfrommer2020]: 0.18, their own fit")
-    mass: float = param(0.37, unit="kg", bounds=(1e-3, 1e3), scale="log", source="[Pfrommer2020]; tells itself by forces only")
+    mass: float = param(0.37, unit="kg", bounds=(1e-3, 1e3), scale="log", source="[Pfrommer2020]; only forces show it")
     inertia: float = param(
         1.0, unit="-", bounds=(0.3, 3.0), scale="log", source="over that of a uniform box of the same mass; hollow cube: 5/3"
     )

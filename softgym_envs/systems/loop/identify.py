@@ -93,9 +93,8 @@ class LoopIdentify(ArmTask):
 
     done_column = KNOWN
     success_definition = (
-        "At the end, both stiffnesses are within `tolerance` of the ground truth, their 95 % intervals no wider "
-        "to either side, "
-        f"and the largest moments about both axes were {100 * PROOF:.0f} to 100 % of what the loop bears."
+        "At the end, both stiffnesses are within `tolerance` of the ground truth, with 95 % intervals of at most `tolerance` "
+        f"to either side. The largest moments about both axes were {100 * PROOF:.0f} to 100 % of those at which the loop kinks."
     )
 
     def __post_init__(self) -> None:

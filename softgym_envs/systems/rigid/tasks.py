@@ -40,8 +40,8 @@ FAST, AWAY = 60.0, 20.0
 class ReachPose(GoalTask):
     """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - bonus if it is lost - control.
 
-    What falls is the distance of the centre of mass plus `TURN_LEVER` times the angle. The episode ends at the goal, and where
-    the camera loses the block, which spins faster than 60 rad/s or is farther than 20 m from the goal.
+    Progress reduces the distance of the centre of mass plus `TURN_LEVER` times the angle. The episode ends at the goal. It
+    also ends where the camera loses the block: it spins faster than 60 rad/s, or is farther than 20 m from the goal.
     """
 
     model: BlockModel

@@ -85,8 +85,8 @@ class FollowVelocity(TensegrityTask):
         return (*FRAME_NAMES, *names, *mean, *(f"ground{i}" for i in range(9 if self.uneven else 0)))
 
     success_definition = (
-        "At least 2 s have passed, and the way of the centre of mass since the start is, along the command and across, within "
-        "half of the commanded way, target speed x elapsed time, of that way, or within 0.1 m where that is more."
+        "At least 2 s have passed. Since the start, the centre of mass has moved along the command by target speed x elapsed "
+        "time, and not across it. Either may be off by half of that way, or by 0.1 m where that is more."
     )
 
     def __post_init__(self) -> None:

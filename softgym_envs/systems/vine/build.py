@@ -111,7 +111,7 @@ def wall(
 ) -> Task:
     """A vine robot grows along a wall and around its edge to a goal ([Jitosho2021] IV-B2).
 
-    Where it ends, on one side, the range readings show; no free motion leads to the goal, where the tip is to stay.
+    The range readings show on which side it ends. No free motion leads to the goal, where the tip must stay.
 
     Args:
         obs_mode: "sensors" or "state".
