@@ -57,8 +57,8 @@ class Settings(Interface):
     """Parameters, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
     defaults. What a task fixes (gravity, the level of the ground) wins over a file or an object, not over a name in a mapping.
     A file says which system, structure, options and dt it belongs to, and is refused with others. On a backend other than
-    "native" a fit or an object replaces the ground truth's parameters, with a warning. A file's [interface] holds the defaults
-    of the keywords below from `action_latency` to `sensor_noise`."""
+    "native" a fit or an object replaces the ground truth's parameters, with a warning, or is refused if that has others. A
+    file's [interface] holds the defaults of the keywords below from `action_latency` to `sensor_noise`."""
     randomize: Mapping[str, Interval] | Literal["posterior"] | ParameterDistribution | None = None
     """Parameters drawn for every episode: name -> (low, high), or ("x", low, high) for factors of the nominal value, within the
     bounds. "posterior" draws from the uncertainty of the fit in `params`. A distribution is allowed, too."""
