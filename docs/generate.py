@@ -652,11 +652,11 @@ def solvers_page() -> str:
 
 
 SHOWN: tuple[str, ...] = (
-    "Upper body: Pinocchio at 2 ms and MuJoCo at 0.2 ms lie within 0.15 mrad of our engine at 0.1 ms, which is its own error.",
-    "Loop: PyElastica's rod differs from ours by 9 of 250 mrad at either step. MuJoCo's rod differs by 71 mrad.",
-    "A peg lifts the loop alike in our engine and in PyElastica, by the same law. MuJoCo's contact is stiffer.",
-    "Controllers made in our engine or in MuJoCo keep their success on the second physics with the same parameters.",
-    "LoopIdentify is an exception: its estimator has our model, and 3 % of its estimates are within tolerance on the rod.",
+    "Upper body: Pinocchio at 2 ms and MuJoCo at 0.2 ms lie within the native engine's error at 0.1 ms, 0.15 mrad.",
+    "Loop: PyElastica's rod differs from the native engine by 9 of 250 mrad at either step. MuJoCo's rod differs by 71 mrad.",
+    "A peg lifts the loop equally in the native engine and in PyElastica, by the same law. MuJoCo's contact is stiffer.",
+    "Controllers made in the native engine or in MuJoCo keep their success on the second physics with the same parameters.",
+    "LoopIdentify is an exception: its estimator uses the native model. On the rod 3 % of its estimates are within tolerance.",
     "Another payload and softer springs bring the upper body's planners to 3 %. Identified ones bring 87 to 93 %.",
 )
 """What the numbers show, in sentences; read them again when they change."""

@@ -1,14 +1,14 @@
 """The loop as a Cosserat rod in PyElastica, on an arm in Pinocchio: a ground truth with neither our mechanics nor MuJoCo's.
 
-Differences from ours, apart from rounding:
+Differences from the native engine, apart from rounding:
 
-* Links are elements of a rod, which also stretch and shear (`STRETCH`, `SHEAR`), and twist: by the parameters of twist if the
-  model has it, or else hardly (`TWIST_HELD`). Its mass is in its nodes, at the joints.
-* A joint resists the rotation vector between its links; ours two angles, one after the other. They agree to second order.
-* Twist is damped as bending is. An element's inertia is alike about all its axes, m r^2 / 2; ours is twice that about its own.
-* Steps are those of PyElastica's position Verlet scheme for the rod, as many as its fastest mode needs, and within each one
+* Links are elements of a rod, which also stretch and shear (`STRETCH`, `SHEAR`). They twist by the parameters of twist if the
+  model has it, or else hardly (`TWIST_HELD`). The rod's mass is in its nodes, at the joints.
+* A joint resists the rotation vector between its links; natively, two angles in sequence. They agree to second order.
+* Twist is damped as bending is. An element's inertia is m r^2 / 2 about all axes; natively, twice that about its own axis.
+* Steps of the rod are those of PyElastica's position Verlet scheme, as many as its fastest mode needs. Each contains a
   half-implicit Euler step of the arm, by the articulated-body algorithm. The hand moves at constant speed during such a step.
-* A loop that is not clamped is closed by itself. Contact with the peg follows our law, at the balls of our model.
+* A loop that is not clamped is closed by itself. Contact with the peg follows the native law, at the same balls.
 
 Effects of the mismatched model are those of the MuJoCo model; dry friction creeps as ours does.
 

@@ -1,13 +1,13 @@
 """The MuJoCo model of arm and loop: the same tree, masses and springs in another engine.
 
-Differences from ours, apart from rounding:
+Differences from the native engine, apart from rounding:
 
 * Steps are MuJoCo's implicitfast Euler steps, of first order; springs act explicitly, which limits them (`MAX_TREE_STEP`):
   longer physics steps consist of several.
 * Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they yield by micrometres.
-* Forces act at once; in ours, half a step of 10 ms late.
-* A hanging loop is closed by a soft weld of its ends. Its balls touch the peg without friction too, but MuJoCo's contacts are
-  damped springs whose stiffness goes with the mass; ours has a stiffness and no damping, and yields more.
+* Forces act at once; natively, half a step of 10 ms late.
+* A hanging loop is closed by a soft weld of its ends. Its balls touch the peg without friction, too. MuJoCo's contacts are
+  damped springs with stiffness proportional to mass. The native contact is a softer spring without damping.
 * A control step starts with a cold solver (see `engines.mujoco.engine`).
 
 A state is the same: q, and the speed of the step that led there, which is MuJoCo's qvel. A joint of two angles is two hinges on

@@ -7,10 +7,14 @@ E does:
 
 .. math:: EI = \kappa_\theta \, \ell, \qquad GJ = EI / (1 + \nu), \qquad k_{bend} = EI / s, \quad k_{twist} = GJ / s
 
-with the model's link length l and the piece's length s; `psi_stiffness` has no effect. What differs from the model: twice as
-many pieces; bending alike in both planes and no hinge that stands for twist and bending out of the plane at once; twist; a line
-of the same height on a polygon of more corners (perimeter 1.7 % shorter); MuJoCo's steps, of 0.25 ms at most. Arm, mass, tube,
-clamp and peg are the model's, and so are the effects of the mismatched model (`mismatch`).
+with the model's link length l and the piece's length s; `psi_stiffness` has no effect. Arm, mass, tube, clamp and peg are the
+model's, and so are the effects of the mismatched model (`mismatch`).
+
+Differences from the native engine:
+
+* The loop has twice as many pieces, on a polygon of the same height and more corners (perimeter 1.7 % shorter).
+* Pieces bend alike in both planes, and they twist. The native joints have one hinge for twist and bending out of the plane.
+* Steps are MuJoCo's, of 0.25 ms at most.
 
 (MuJoCo 4.0.0 has no cable plugin any more. Its one-dimensional flex has no twist in a closed ring, and vertices without
 orientation, so that neither gripper nor clamp could hold it as they hold a tyre. Hence hinges.)

@@ -1,13 +1,14 @@
 """The MuJoCo model of the upper body: the same tree, masses, springs and dampers in another engine.
 
-Differences from ours, apart from rounding: steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order, and
-torques act at once; in ours, half a step of 5 ms late. A joint's stops begin at once, ours over `tree.Joint.stop_softness`;
-beyond it both are the same. Muscles are MuJoCo's own, on tendons that wrap around the same surfaces.
-Their curves are quadratic splines, whose shapes (`ACTIVE`, `PASSIVE`, `SHORTENING`, `LENGTHENING`) are least-squares fits to
-those of [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; active and passive force by length have widths
-and places of their own. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive). With
-muscles off, the arm hangs up to 0.06 rad elsewhere. Activation blends time constants where ours blends rates, over a width of
-`MUJOCO_SMOOTH`.
+Differences from the native engine, apart from rounding:
+
+* Steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order. Torques act at once; natively, half a step of 5 ms late.
+* A joint's stops begin at once; natively, over `tree.Joint.stop_softness`. Beyond it both are the same.
+* Muscles are MuJoCo's own, on tendons that wrap around the same surfaces. Their curves are quadratic splines (`ACTIVE`,
+  `PASSIVE`, `SHORTENING`, `LENGTHENING`), fitted to those of [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds
+  -0.8 ... 0.5. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive).
+* With muscles off, the arm hangs up to 0.06 rad elsewhere.
+* Activation blends time constants over a width of `MUJOCO_SMOOTH`; natively, it blends rates.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The upper body in Pinocchio: the same tree and forces, other equations of motion and another integrator.
 
-Differences from ours, apart from rounding:
+Differences from the native engine, apart from rounding:
 
-* Accelerations are those of the articulated-body algorithm; steps are Runge-Kutta's of fourth order. Ours, a variational
-  integrator, are of first order where torques act, and half a step of 5 ms late.
-* A speed is that at the end of a step; ours is the mean of the step that led there.
-* Muscles have our curves and moment arms. Their forces are taken at every stage of a step; ours at its beginning.
-* Joints, stops, springs and dampers follow the same laws. Nothing touches anything, as in ours.
+* Accelerations are those of the articulated-body algorithm. Steps are Runge-Kutta's of fourth order. The native variational
+  integrator is of first order, with torques half a step of 5 ms late.
+* A speed is that at the end of a step; natively, the mean of the step that led there.
+* Muscles have the native curves and moment arms. Their forces are computed at every stage of a step; natively, at its start.
+* Joints, stops, springs and dampers follow the same laws. There is no contact in either.
 
 Effects of the mismatched model are those of the MuJoCo model. Dry friction creeps (`mechanics.tree.Joint.friction`), where
 MuJoCo's sticks. Rows are stepped one by one. Legend: B batch, n joints, m muscles.
