@@ -133,8 +133,11 @@ class PlainStructure:
 class BaseSimulator(ABC):
     """A `core.simulator.Simulator` of a model; a subclass is a frozen dataclass with the fields `model` and `dt`.
 
-    Abstract are `parameters_class`, `_step` and `_rollout`. Derive from `SteppedSimulator` or `RolledSimulator`,
-    which implement `_rollout` by `_step`, or `_step` by `_rollout`.
+    Abstract are `_step` and `_rollout`. Derive from `SteppedSimulator` or `RolledSimulator`, which implement `_rollout` by
+    `_step`, or `_step` by `_rollout`.
+
+    Raises:
+        OptionError: dt is not positive.
     """
 
     system: ClassVar[str]
@@ -147,10 +150,14 @@ class BaseSimulator(ABC):
     model: Any
     dt: float
 
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+
     @property
-    @abstractmethod
     def parameters_class(self) -> type[Parameters]:
-        """Class of the parameters."""
+        """Class of the parameters; the model's, if a subclass names none."""
+        found: type[Parameters] = self.model.parameters_class
+        return found
 
     @abstractmethod
     def _step(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:

@@ -10,7 +10,6 @@ from functools import cached_property
 
 from ...core.complementarity import ComplementarityForm
 from ...core.parameters import Parameters
-from ...core.simulator import check_number
 from ...engines.numba.engine import NumbaEngine, NumbaSimulator
 from .elbow import Elbow
 from .model import ElbowModel
@@ -26,9 +25,6 @@ class ElbowSimulator(NumbaSimulator):
     >>> states, status = simulator.rollout(simulator.initial_state(), np.tile([0.1, 0.0], (1, 50, 1)), substeps=4)
     >>> bool(states[0, -1, 0] > states[0, 0, 0]), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "arm"
@@ -37,14 +33,6 @@ class ElbowSimulator(NumbaSimulator):
     """Structure."""
     dt: float = 0.005
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """Class of the parameters."""
-        return self.model.parameters_class
 
     @cached_property
     def default_parameters(self) -> Parameters:

@@ -31,7 +31,7 @@ import numpy as np
 
 from ...core.mismatch import TRANSMISSION, Effect, Ladder
 from ...core.parameters import Parameters
-from ...core.simulator import Array, check_number
+from ...core.simulator import Array
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.structure import rotation
 from ...muscles.muscle import MUJOCO_RANGE, MUJOCO_SMOOTH, MUSCLE_SPEED
@@ -66,9 +66,6 @@ class MujocoElbow(MujocoSimulator):
     >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), np.tile([0.1, 0.0], (1, 50, 1)), substeps=20)
     >>> bool(states[0, -1, 0] > states[0, 0, 0]), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "arm"
@@ -78,14 +75,6 @@ class MujocoElbow(MujocoSimulator):
     """Structure."""
     dt: float = 1e-3
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """Class of the parameters."""
-        return self.model.parameters_class
 
     @cached_property
     def default_parameters(self) -> Parameters:

@@ -50,7 +50,7 @@ class BoxSimulator(NumbaSimulator):
     (0.0524, [0])
 
     Raises:
-        OptionError: dt is not positive, or `strike_parts` no positive whole number.
+        OptionError: `strike_parts` is no positive whole number.
     """
 
     system = "box"
@@ -64,7 +64,7 @@ class BoxSimulator(NumbaSimulator):
     """Equal parts of a strike, each with Coulomb's law at its own slip, extrapolated; 1: as if slip kept its direction."""
 
     def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
+        super().__post_init__()
         check_number("strike_parts", self.strike_parts, low=1, whole=True)
 
     @cached_property

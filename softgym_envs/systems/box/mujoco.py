@@ -23,7 +23,7 @@ import numpy as np
 
 from ...core.mismatch import Effect, Ladder, transmission
 from ...core.parameters import param
-from ...core.simulator import Array, check_number
+from ...core.simulator import Array
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from .model import BoxModel
 from .parameters import BoxBody
@@ -52,9 +52,6 @@ class MujocoBox(MujocoSimulator):
     >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), np.zeros((1, 10, 3)), substeps=10)
     >>> states.shape, status.tolist()
     ((1, 11, 13), [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "box"
@@ -77,9 +74,6 @@ class MujocoBox(MujocoSimulator):
     """Geometry."""
     dt: float = 1 / 1480
     """Physics step [s]; a tenth of a frame of [Pfrommer2020]'s cameras."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @cached_property
     def engine(self) -> MujocoEngine:

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from ...core.parameters import Parameters
-from ...core.simulator import Array, check_number
+from ...core.simulator import Array
 from ...mechanics.mechanism import Mechanism
 from ...mechanics.simulator import TreeSimulator
 from .model import LoopModel
@@ -45,9 +45,6 @@ class LoopSimulator(TreeSimulator):
     >>> states, status = simulator.rollout(simulator.initial_state(), hold)
     >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-6), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "loop"
@@ -56,14 +53,6 @@ class LoopSimulator(TreeSimulator):
     """Structure."""
     dt: float = 0.01
     """Physics step [s]; Baxter's 100 Hz."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """Parameters of the model, with factors if parts of the loop have springs of their own."""
-        return self.model.parameters_class
 
     @cached_property
     def mechanism(self) -> Mechanism:

@@ -32,8 +32,7 @@ from scipy.spatial.transform import Rotation
 
 from ...core.layout import Field
 from ...core.mismatch import UNSEEN, MismatchedModel
-from ...core.parameters import Parameters
-from ...core.simulator import Array, IntArray, Status, check_number
+from ...core.simulator import Array, IntArray, Status
 from ...core.trajectory import Trajectory
 from ...engines.threads import ForkLock
 from ...mechanics.pinocchio_tree import SPEED_LIMIT, PinocchioTree, pinocchio_tree
@@ -76,9 +75,6 @@ class ElasticaLoop(MismatchedModel):
     >>> states, status = simulator.rollout(simulator.initial_state(), still, substeps=50)
     >>> bool(np.abs(states[0, -1, :31] - states[0, 0, :31]).max() < 3e-3), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "loop"
@@ -90,19 +86,11 @@ class ElasticaLoop(MismatchedModel):
     """Step of the arm [s], split into as many of the rod's as needed."""
     _lock: ForkLock = field(default_factory=ForkLock, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=ForkLock())
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """Parameters of our engine."""
-        return self.model.parameters_class
 
     @cached_property
     def extra_fields(self) -> tuple[Field, ...]:  # type: ignore[override]

@@ -23,8 +23,7 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
-from ...core.parameters import Parameters
-from ...core.simulator import Array, check_number
+from ...core.simulator import Array
 from ...core.trajectory import Trajectory
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import spec_of, state_index, write_tree
@@ -46,9 +45,6 @@ class MujocoLoop(MujocoSimulator):
     >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), still, substeps=50)
     >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-3), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "loop"
@@ -58,14 +54,6 @@ class MujocoLoop(MujocoSimulator):
     """Structure."""
     dt: float = 1e-3
     """Physics step [s], split into as many of MuJoCo's as needed."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """Parameters of our engine."""
-        return self.model.parameters_class
 
     @property
     def longest_dt(self) -> float:

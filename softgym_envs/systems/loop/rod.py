@@ -36,7 +36,6 @@ import mujoco
 import numpy as np
 
 from ...core.layout import Field
-from ...core.parameters import Parameters
 from ...core.simulator import Array, IntArray, check_number
 from ...core.trajectory import Trajectory
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
@@ -60,7 +59,7 @@ class LoopRod(MujocoSimulator):
     """See the module docstring.
 
     Raises:
-        OptionError: dt is not positive, poisson is not within [0, 0.5], or pieces is neither 1 nor 2.
+        OptionError: poisson is not within [0, 0.5], or pieces is neither 1 nor 2.
     """
 
     system = "loop"
@@ -76,14 +75,9 @@ class LoopRod(MujocoSimulator):
     """Pieces of the rod per link of the model, 1 or 2."""
 
     def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
+        super().__post_init__()
         check_number("poisson", self.poisson, low=0.0, high=0.5)
         check_number("pieces", self.pieces, low=PIECES[0], high=PIECES[-1], whole=True)
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """Parameters of our engine; factors of parts, `psi_stiffness` and parameters of twist have no effect."""
-        return self.model.parameters_class
 
     @property
     def longest_dt(self) -> float:

@@ -36,7 +36,7 @@ import numpy as np
 
 from ...core.complementarity import ComplementarityForm
 from ...core.parameters import Parameters
-from ...core.simulator import Array, check_array, check_number
+from ...core.simulator import Array, check_array
 from ...engines.numba.engine import NumbaEngine, NumbaSimulator
 from .derivatives import derivative
 from .model import BlockModel, ParticleModel
@@ -100,9 +100,6 @@ class ParticleSimulator(_ContactSimulator):
     >>> states, status = simulator.rollout(simulator.initial_state(), np.full((1, 100, 1), 5.0))
     >>> states[0, -1].round(3).tolist(), status.tolist()  # falls for 0.75 s, then slides against 1.96 N
     ([38.955, 0.0, 15.19, 0.0], [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "particles"
@@ -111,9 +108,6 @@ class ParticleSimulator(_ContactSimulator):
     """Number of particles, their start and largest force."""
     dt: float = 0.05
     """Physics step [s]; [Berard2008] slide 27."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @property
     def parameters_class(self) -> type[Parameters]:
@@ -144,9 +138,6 @@ class BlockSimulator(_ContactSimulator):
     >>> states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 40, 2)))
     >>> bool(states[0, -1, 0] > 0.05), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "block"
@@ -156,9 +147,6 @@ class BlockSimulator(_ContactSimulator):
     """Geometry."""
     dt: float = 0.01
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @property
     def pairs(self) -> int:

@@ -83,9 +83,6 @@ class MujocoParticles(MujocoSimulator):
     >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), np.full((1, 10, 1), 5.0), substeps=50)
     >>> states.shape, status.tolist()
     ((1, 11, 4), [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "particles"
@@ -95,9 +92,6 @@ class MujocoParticles(MujocoSimulator):
     """Number of particles, their start and largest force."""
     dt: float = 1e-3
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @property
     def refinement(self) -> int:
@@ -151,7 +145,7 @@ class MujocoBlock(MujocoSimulator):
     ((1, 11, 12), [0])
 
     Raises:
-        OptionError: dt or height is not positive.
+        OptionError: height is not positive.
     """
 
     system = "block"
@@ -167,7 +161,7 @@ class MujocoBlock(MujocoSimulator):
     """Height of centre of mass, string and handle over the table [m]."""
 
     def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
+        super().__post_init__()
         check_number("height", self.height, positive=True, unit="m")
 
     @property

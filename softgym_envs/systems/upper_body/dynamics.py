@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.complementarity import ComplementarityForm
 from ...core.parameters import Parameters
-from ...core.simulator import Array, Gradient, check_number
+from ...core.simulator import Array, Gradient
 from ...engines.numba.engine import NumbaEngine, NumbaSimulator
 from ...mechanics.mechanism import Mechanism
 from ...mechanics.simulator import TreeSimulator
@@ -32,9 +32,6 @@ class BodySimulator(TreeSimulator):
     >>> states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 20, 12)))
     >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-6), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "upper_body"
@@ -44,9 +41,6 @@ class BodySimulator(TreeSimulator):
     """Structure."""
     dt: float = 0.005
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @cached_property
     def default_parameters(self) -> Parameters:

@@ -21,7 +21,7 @@ import mujoco
 import numpy as np
 
 from ...core.parameters import Parameters
-from ...core.simulator import Array, check_number
+from ...core.simulator import Array
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import add_stops, quaternion, spec_of, state_index, write_tree
 from ...mechanics.structure import rotation
@@ -55,9 +55,6 @@ class MujocoUpperBody(MujocoSimulator):
     >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), np.zeros((1, 4, 12)), substeps=50)
     >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-3), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "upper_body"
@@ -68,9 +65,6 @@ class MujocoUpperBody(MujocoSimulator):
     """Structure."""
     dt: float = 1e-3
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @cached_property
     def default_parameters(self) -> Parameters:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...core.mismatch import MismatchedModel
 from ...core.parameters import Parameters
-from ...core.simulator import Array, IntArray, Status, check_number
+from ...core.simulator import Array, IntArray, Status
 from ...mechanics.pinocchio_tree import SPEED_LIMIT, PinocchioTree, pinocchio_tree
 from ...muscles.muscle import activated
 from .mismatch import LADDER
@@ -41,9 +41,6 @@ class PinocchioUpperBody(MismatchedModel):
     >>> states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 4, 12)), substeps=50)
     >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-3), status.tolist()
     (True, [0])
-
-    Raises:
-        OptionError: dt is not positive.
     """
 
     system = "upper_body"
@@ -54,9 +51,6 @@ class PinocchioUpperBody(MismatchedModel):
     """Structure."""
     dt: float = 2e-3
     """Physics step [s]."""
-
-    def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
 
     @cached_property
     def default_parameters(self) -> Parameters:
