@@ -30,9 +30,12 @@ SHARE = 0.86
 """Part of the picture that `extent_of` fills at most."""
 
 
-def level(x: Array, y: Array) -> Array:
-    """The height of the plane z = 0."""
-    return np.zeros_like(np.asarray(x, dtype=np.float64))
+def flat(z: float) -> Height:
+    """The height of a horizontal plane."""
+    return lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), z)
+
+
+level = flat(0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from softgym_envs.systems.upper_body.mujoco import MujocoUpperBody
 from softgym_envs.systems.upper_body.muscle_control import held_pose
 from softgym_envs.systems.upper_body.muscle_kernels import lengths_and_arms
 from softgym_envs.systems.upper_body.parameters import BodyParameters
-from softgym_envs.systems.upper_body.picture import PICTURE, body_scene
+from softgym_envs.systems.upper_body.picture import PICTURE
 from softgym_envs.systems.upper_body.procedure import PROCEDURE
 from softgym_envs.systems.upper_body.sharing import LITTLE, bounded, share
 from softgym_envs.systems.upper_body.tasks import UpperBodyReach
@@ -353,7 +353,8 @@ def test_goals_with_muscles_can_be_held():
 
 def test_the_picture_shows_muscles_and_its_keys_pull():
     state = MUSCULAR.rest_state()
-    more, bare = (len(body_scene(model, state[: model.layout.nx]).primitives) for model in (MUSCULAR, BodyModel()))
+    bodies = BodySimulator(MUSCULAR), BodySimulator()
+    more, bare = (len(PICTURE.scene(body, state[: body.nx], {}, body.default_parameters).primitives) for body in bodies)
     assert more > bare + M
     assert (PICTURE.rest_action(MUSCULAR)[:M] == -1).all() and PICTURE.heading_action(MUSCULAR, state, np.array([1.0, 0.0]))[
         0

@@ -12,8 +12,8 @@ from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...muscles.picture import THICK, muscle_color
 from ...rendering.colors import CAP, GOAL, OBSTACLE, ROD, TRAIL
-from ...rendering.picture import BasePicture, shown
-from ...rendering.scene import GroundGrid, Legend, Primitive, Scene, Segment, Sphere, Trail
+from ...rendering.picture import BasePicture
+from ...rendering.scene import GroundGrid, Legend, Primitive, Scene, Segment, Sphere, Trail, flat
 from .elbow import Wrapped
 from .model import MUSCLES, ElbowModel, muscle_path
 
@@ -32,7 +32,31 @@ class ArmPicture(BasePicture):
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """Bones, load and muscles, with the hints "trail" and "goal"."""
         parameter_values = parameters.to_matrix(1)[0] if "biceps_radius" in parameters.names() else None
-        return arm_scene(simulator.model, state, parameter_values, **shown(hints, "trail", "goal"))
+        model: ElbowModel = simulator.model
+        state = check_array("state", state, (None,))
+        places, structure = model.places(float(state[0])), model.structure(1.0)
+        post = places["shoulder"] + STAND
+        parts: list[Primitive] = [
+            GroundGrid(flat(ARM_FLOOR), (0.1, 0.0), 2.0, 0.25),
+            Segment(np.array([*post[:2], ARM_FLOOR]), post, 0.03, OBSTACLE), Segment(post, places["shoulder"], 0.03, OBSTACLE),
+            Segment(places["shoulder"], places["elbow"], 0.024, ROD),
+            Segment(places["elbow"], places["hand"], 0.022, ROD),
+            Sphere(places["shoulder"], 0.03, CAP), Sphere(places["elbow"], 0.014, CAP), Sphere(places["hand"], 0.035, CAP),
+        ]  # fmt: skip
+        for i, wrapped in enumerate((structure.biceps, structure.triceps)):
+            muscle = model.muscle(MUSCLES[i])
+            radius = (
+                model.muscles.surface(muscle.surfaces[0]).size[0]
+                if parameter_values is None
+                else float(parameter_values[4 * i + 3])
+            )
+            ends = places[f"{muscle.name}_origin"], places[f"{muscle.name}_insertion"]
+            parts += _muscle(wrapped, ends, radius, float(state[0]), float(np.clip(state[2 + i], 0.0, 1.0)))
+        if "goal" in hints:
+            parts.append(Sphere(check_array("goal", hints["goal"], (3,)), 0.02, GOAL, front=0.1))
+        if "trail" in hints:
+            parts.append(Trail(check_array("trail", hints["trail"], (None, 3)), 0.01, TRAIL))
+        return Scene(tuple(parts), np.array([0.06, 0.0, -0.05]), 0.45, LEGEND, azimuth=-0.42 * np.pi, elevation=0.3)
 
     def followed(self, model: ElbowModel, state: Array) -> Array:
         """The hand, (3,) [m]."""
@@ -48,47 +72,6 @@ class ArmPicture(BasePicture):
 
 
 PICTURE = ArmPicture()
-
-
-def arm_scene(
-    model: ElbowModel, state: Array, parameter_values: Array | None, *, trail: Array | None = None, goal: Array | None = None
-) -> Scene:
-    """Scene of everything visible.
-
-    Args:
-        model: Structure.
-        state: One state (nx,).
-        parameter_values: Parameters in the order of the kernels (P,); None: the nominal radii.
-        trail: Earlier places of the hand (k, 3) [m], oldest first.
-        goal: Wanted place of the hand (3,) [m].
-
-    Raises:
-        ShapeError: An argument has the wrong shape, or is not finite.
-    """
-    state = check_array("state", state, (None,))
-    places, structure = model.places(float(state[0])), model.structure(1.0)
-    post = places["shoulder"] + STAND
-    parts: list[Primitive] = [
-        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), ARM_FLOOR), (0.1, 0.0), 2.0, 0.25),
-        Segment(np.array([*post[:2], ARM_FLOOR]), post, 0.03, OBSTACLE), Segment(post, places["shoulder"], 0.03, OBSTACLE),
-        Segment(places["shoulder"], places["elbow"], 0.024, ROD),
-        Segment(places["elbow"], places["hand"], 0.022, ROD),
-        Sphere(places["shoulder"], 0.03, CAP), Sphere(places["elbow"], 0.014, CAP), Sphere(places["hand"], 0.035, CAP),
-    ]  # fmt: skip
-    for i, wrapped in enumerate((structure.biceps, structure.triceps)):
-        muscle = model.muscle(MUSCLES[i])
-        radius = (
-            model.muscles.surface(muscle.surfaces[0]).size[0]
-            if parameter_values is None
-            else float(parameter_values[4 * i + 3])
-        )
-        ends = places[f"{muscle.name}_origin"], places[f"{muscle.name}_insertion"]
-        parts += _muscle(wrapped, ends, radius, float(state[0]), float(np.clip(state[2 + i], 0.0, 1.0)))
-    if goal is not None:
-        parts.append(Sphere(check_array("goal", goal, (3,)), 0.02, GOAL, front=0.1))
-    if trail is not None:
-        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    return Scene(tuple(parts), np.array([0.06, 0.0, -0.05]), 0.45, LEGEND, azimuth=-0.42 * np.pi, elevation=0.3)
 
 
 def _muscle(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angle: float, activation: float) -> list[Primitive]:

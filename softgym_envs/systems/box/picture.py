@@ -14,8 +14,7 @@ import numpy as np
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...rendering.colors import FORCE, RING, TRAIL, TUBE
-from ...rendering.picture import shown
-from ...rendering.scene import Face, GroundGrid, Primitive, Scene, Segment, Trail
+from ...rendering.scene import Face, GroundGrid, Primitive, Scene, Segment, Trail, flat
 from .model import BoxModel
 
 
@@ -27,7 +26,31 @@ class BoxPicture:
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """Box and table, with the hint "trail"."""
         table = float(parameters.to_vector()[parameters.names().index("table")])
-        return box_scene(simulator.model, state, table, **shown(hints, "trail"))
+        model: BoxModel = simulator.model
+        state = check_array("state", state, (None,))[: model.layout.nx]
+        corners, signs = model.corners(state), model.signs
+        if model.planar:  # drawn as deep as it is high
+            depth = np.array([0.0, model.half_size[-1], 0.0])
+            corners = np.vstack([corners - depth, corners + depth])
+            signs = np.vstack([np.subtract(signs, (0, 1, 0)), np.add(signs, (0, 1, 0))])
+        size = float(np.max(model.half_size))
+        middle = corners.mean(axis=0)
+        ground = (float(middle[0]), float(middle[1]))
+        parts: list[Primitive] = [GroundGrid(flat(table), ground, 12.0 * size, spacing=2.0 * size)]
+        for a, b in combinations(range(len(corners)), 2):
+            if np.count_nonzero(signs[a] != signs[b]) == 1:
+                parts.append(Segment(corners[a], corners[b], 0.06 * size, RING))
+        for axis, sign in product(range(3), (-1, 1)):
+            face = np.flatnonzero(signs[:, axis] == sign)
+            others = [i for i in range(3) if i != axis]
+            turn = np.argsort(np.arctan2(signs[face][:, others[1]], signs[face][:, others[0]]))
+            marked = axis == 0 and sign > 0  # the face towards the body's x, so that turns are seen
+            parts.append(Face(corners[face[turn]], FORCE if marked else TUBE))
+        if "trail" in hints:
+            parts.append(Trail(check_array("trail", hints["trail"], (None, 3)), 0.1 * size, TRAIL))
+        aim = np.array([middle[0], middle[1], 0.5 * (middle[2] + table)])
+        extent = max(4.0 * size, 0.8 * float(middle[2] - table) + 2.0 * size)
+        return Scene(tuple(parts), aim, extent, None, azimuth=-0.5 * np.pi)
 
     def followed(self, model: BoxModel, state: Array) -> Array:
         """The centre, (3,) [m]."""
@@ -43,46 +66,3 @@ class BoxPicture:
 
 
 PICTURE = BoxPicture()
-
-
-def box_scene(model: BoxModel, state: Array, table: float = 0.0, *, trail: Array | None = None) -> Scene:
-    """Everything visible of the box.
-
-    Args:
-        model: Geometry.
-        state: One state, (nx,) or longer (a mismatched model's).
-        table: Height of the table [m].
-        trail: Earlier places (k, 3) [m], oldest first.
-
-    Raises:
-        ShapeError: An argument has the wrong shape, or is not finite.
-    """
-    state = check_array("state", state, (None,))[: model.layout.nx]
-    corners, signs = model.corners(state), model.signs
-    if model.planar:  # drawn as deep as it is high
-        depth = np.array([0.0, model.half_size[-1], 0.0])
-        corners = np.vstack([corners - depth, corners + depth])
-        signs = np.vstack([np.subtract(signs, (0, 1, 0)), np.add(signs, (0, 1, 0))])
-    size = float(np.max(model.half_size))
-    middle = corners.mean(axis=0)
-    ground = GroundGrid(
-        lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table),
-        (float(middle[0]), float(middle[1])),
-        12.0 * size,
-        spacing=2.0 * size,
-    )
-    parts: list[Primitive] = [ground]
-    for a, b in combinations(range(len(corners)), 2):
-        if np.count_nonzero(signs[a] != signs[b]) == 1:
-            parts.append(Segment(corners[a], corners[b], 0.06 * size, RING))
-    for axis, sign in product(range(3), (-1, 1)):
-        face = np.flatnonzero(signs[:, axis] == sign)
-        others = [i for i in range(3) if i != axis]
-        turn = np.argsort(np.arctan2(signs[face][:, others[1]], signs[face][:, others[0]]))
-        marked = axis == 0 and sign > 0  # the face towards the body's x, so that turns are seen
-        parts.append(Face(corners[face[turn]], FORCE if marked else TUBE))
-    if trail is not None:
-        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.1 * size, TRAIL))
-    aim = np.array([middle[0], middle[1], 0.5 * (middle[2] + table)])
-    extent = max(4.0 * size, 0.8 * float(middle[2] - table) + 2.0 * size)
-    return Scene(tuple(parts), aim, extent, None, azimuth=-0.5 * np.pi)

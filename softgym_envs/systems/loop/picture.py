@@ -14,7 +14,7 @@ from ...core.simulator import Array, Status, check_array
 from ...mechanics.structure import rotation
 from ...rendering.colors import CAP, FORCE, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
 from ...rendering.picture import shown
-from ...rendering.scene import GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of
+from ...rendering.scene import GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of, flat
 from .dynamics import LoopSimulator
 from .model import ARM, CLAMP, PARAMETERS, PEG_LENGTH, PEG_RADIUS, LoopModel
 from .parameters import LoopParameters
@@ -120,14 +120,8 @@ def loop_scene(
     clamp = pose[:3] if not model.hanging else grip - np.array([0.0, 0.0, model.height + 0.15])
     table = clamp[2] - BELOW
     middle = np.array([0.6 * clamp[0], 0.55 * clamp[1], clamp[2] + 0.8 * model.height])
-    parts: list[Primitive] = [
-        GroundGrid(
-            lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table),
-            _flat(middle),
-            3.0,
-            0.25 if model.hanging else 0.5,
-        )
-    ]
+    ground = (float(middle[0]), float(middle[1]))
+    parts: list[Primitive] = [GroundGrid(flat(table), ground, 3.0, 0.25 if model.hanging else 0.5)]
     over: list[Primitive] = []
     foot = np.array([origins[0, 0], origins[0, 1], table])
     joints = [foot, *origins[: len(ARM)], grip]
@@ -189,7 +183,3 @@ def _loop(model: LoopModel, state: Array, grip: Array, clamp: Array) -> list[Pri
 def _angles(model: LoopModel, state: Array) -> Array:
     """q, (1, n)."""
     return np.ascontiguousarray(state[None, : model.n])
-
-
-def _flat(place: Array) -> tuple[float, float]:
-    return float(place[0]), float(place[1])

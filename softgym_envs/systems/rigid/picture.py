@@ -77,8 +77,19 @@ class ParticlePicture:
     keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1-6": "push particles back", "space": "let go"}
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
-        """Particles and ground, with the hint "trail"."""
-        return particle_scene(simulator.model, state[: simulator.model.layout.nx], **shown(hints, "trail"))
+        """Particles side by side, each in its own vertical plane, and ground, with the hint "trail"."""
+        rows = check_array("state", state, (None,))[: simulator.model.layout.nx].reshape(-1, 4)
+        highest = float(rows[:, 1].max())
+        middle = np.array([float(rows[:, 0].mean()), 0.0, max(0.5, 0.5 * highest)])
+        places = [np.array([x, 4.0 * BALL * (i - 0.5 * (len(rows) - 1)), y + BALL]) for i, (x, y, *_) in enumerate(rows)]
+        extent = max(1.5, float(np.ptp(rows[:, 0])), highest)
+        parts: list[Primitive] = [
+            GroundGrid(level, (float(middle[0]), 0.0), 3.0 * extent),
+            *(Sphere(p, BALL, TUBE) for p in places),
+        ]
+        if "trail" in hints:
+            parts.append(Trail(check_array("trail", hints["trail"], (None, 3)), 0.02, TRAIL))
+        return Scene(tuple(parts), middle, extent, None, azimuth=-0.5 * np.pi)
 
     def followed(self, model: ParticleModel, state: Array) -> Array:
         """The middle of all particles, (3,) [m]."""
@@ -155,31 +166,6 @@ def block_scene(
         points = np.column_stack([points[:, :2], points[:, 2] + floor(points[:, 0], points[:, 1])])
         parts.append(Trail(points, 0.01, TRAIL))
     return Scene(tuple(parts), look_at, extent, LEGEND, azimuth=AZIMUTH, elevation=ELEVATION)
-
-
-def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = None) -> Scene:
-    """Particles side by side, each in its own vertical plane.
-
-    Args:
-        model: Number of particles.
-        state: One state (4 n,).
-        trail: Earlier places (k, 3) [m], oldest first.
-
-    Raises:
-        ShapeError: An argument has the wrong shape, or is not finite.
-    """
-    rows = check_array("state", state, (model.layout.nx,)).reshape(-1, 4)
-    highest = float(rows[:, 1].max())
-    middle = np.array([float(rows[:, 0].mean()), 0.0, max(0.5, 0.5 * highest)])
-    places = [np.array([x, 4.0 * BALL * (i - 0.5 * (len(rows) - 1)), y + BALL]) for i, (x, y, *_) in enumerate(rows)]
-    extent = max(1.5, float(np.ptp(rows[:, 0])), highest)
-    parts: list[Primitive] = [
-        GroundGrid(level, (float(middle[0]), 0.0), 3.0 * extent),
-        *(Sphere(p, BALL, TUBE) for p in places),
-    ]
-    if trail is not None:
-        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.02, TRAIL))
-    return Scene(tuple(parts), middle, extent, None, azimuth=-0.5 * np.pi)
 
 
 def _on(floor: Height, place: Array, height: float = 0.0) -> Array:

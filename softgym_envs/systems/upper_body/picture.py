@@ -12,8 +12,8 @@ from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...muscles.picture import THICK, muscle_color
 from ...rendering.colors import CAP, GOAL, OBSTACLE, ROD, TRAIL
-from ...rendering.picture import BasePicture, shown
-from ...rendering.scene import GroundGrid, Legend, Primitive, Scene, Segment, Sphere, Trail, extent_of
+from ...rendering.picture import BasePicture
+from ...rendering.scene import GroundGrid, Legend, Primitive, Scene, Segment, Sphere, Trail, extent_of, flat
 from .model import BodyModel
 from .muscle_kernels import lengths_and_arms
 
@@ -34,7 +34,33 @@ class BodyPicture(BasePicture):
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """Bones and hands, with the hints "trail" and "goal"."""
-        return body_scene(simulator.model, state, **shown(hints, "trail", "goal"))
+        model: BodyModel = simulator.model
+        q = check_array("state", state, (None,))[None, : model.n]
+        parts: list[Primitive] = [GroundGrid(flat(BODY_FLOOR), (0.1, 0.0), 3.0, 0.25)]
+        if any(body.name == "torso" for body in model.tree.bodies):
+            hips, waist, chest, throat, head = (np.array([0.0, 0.0, z]) for z in (-0.5, -0.36, -0.08, 0.06, 0.18))
+            parts += [Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE), Sphere(hips, 0.1, ROD)]
+            parts += [Segment(hips, waist, 0.18, ROD), Segment(waist, chest, 0.22, ROD), Sphere(chest, 0.115, ROD)]
+            parts += [Segment(chest, throat, 0.12, ROD), Segment(throat, head, 0.075, SKIN)]
+            parts.append(Sphere(head, 0.085, SKIN))
+        bones = _bones(model, q)
+        parts += bones
+        if model.muscles is not None:
+            parts += _muscles(model, q, state[2 * model.n :])
+        hand = model.hand(q)[0]
+        parts.append(Sphere(hand, 0.035, HAND))
+        if "goal" in hints:
+            parts.append(Sphere(check_array("goal", hints["goal"], (3,)), 0.025, GOAL, front=0.1))
+        if "trail" in hints:
+            parts.append(Trail(check_array("trail", hints["trail"], (None, 3)), 0.01, TRAIL))
+        look_at = np.array([0.1, 0.0, -0.28])
+        joints = np.array([part.center for part in bones if isinstance(part, Sphere)])
+        extent = extent_of(joints, look_at, 0.72, azimuth=AZIMUTH, elevation=ELEVATION)
+        entries = [(HAND, "hand that reaches"), (GOAL, "goal")]
+        if model.muscles is not None:
+            entries += [(muscle_color(0.0), "muscle at rest"), (muscle_color(1.0), "muscle fully active")]
+        legend = Legend(entries=tuple(entries))
+        return Scene(tuple(parts), look_at, extent, legend, azimuth=AZIMUTH, elevation=ELEVATION)
 
     def followed(self, model: BodyModel, state: Array) -> Array:
         """The right hand, (3,) [m]."""
@@ -57,48 +83,6 @@ class BodyPicture(BasePicture):
 
 
 PICTURE = BodyPicture()
-
-
-def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, goal: Array | None = None) -> Scene:
-    """Scene of everything visible.
-
-    Args:
-        model: Structure.
-        state: One state (nx,).
-        trail: Earlier places of the right hand (k, 3) [m], oldest first.
-        goal: Wanted place of the right hand (3,) [m].
-
-    Raises:
-        ShapeError: An argument has the wrong shape, or is not finite.
-    """
-    q = check_array("state", state, (None,))[None, : model.n]
-    parts: list[Primitive] = [
-        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), BODY_FLOOR), (0.1, 0.0), 3.0, 0.25)
-    ]
-    if any(body.name == "torso" for body in model.tree.bodies):
-        hips, waist, chest, throat, head = (np.array([0.0, 0.0, z]) for z in (-0.5, -0.36, -0.08, 0.06, 0.18))
-        parts += [Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE), Sphere(hips, 0.1, ROD)]
-        parts += [Segment(hips, waist, 0.18, ROD), Segment(waist, chest, 0.22, ROD), Sphere(chest, 0.115, ROD)]
-        parts += [Segment(chest, throat, 0.12, ROD), Segment(throat, head, 0.075, SKIN)]
-        parts.append(Sphere(head, 0.085, SKIN))
-    bones = _bones(model, q)
-    parts += bones
-    if model.muscles is not None:
-        parts += _muscles(model, q, state[2 * model.n :])
-    hand = model.hand(q)[0]
-    parts.append(Sphere(hand, 0.035, HAND))
-    if goal is not None:
-        parts.append(Sphere(check_array("goal", goal, (3,)), 0.025, GOAL, front=0.1))
-    if trail is not None:
-        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    look_at = np.array([0.1, 0.0, -0.28])
-    joints = np.array([part.center for part in bones if isinstance(part, Sphere)])
-    extent = extent_of(joints, look_at, 0.72, azimuth=AZIMUTH, elevation=ELEVATION)
-    entries = [(HAND, "hand that reaches"), (GOAL, "goal")]
-    if model.muscles is not None:
-        entries += [(muscle_color(0.0), "muscle at rest"), (muscle_color(1.0), "muscle fully active")]
-    legend = Legend(entries=tuple(entries))
-    return Scene(tuple(parts), look_at, extent, legend, azimuth=AZIMUTH, elevation=ELEVATION)
 
 
 def _bones(model: BodyModel, q: Array) -> list[Primitive]:
