@@ -33,14 +33,12 @@ MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Largest number of points times frames: `MOST_EMPTY` plus `EMPTIEST` times the number of lines."""
 
 
-def read_csv(
-    path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
-) -> Trajectory:
+def read_csv(path: str | Path, *, meters_per_pixel: float | None = None, fps: float | None = None) -> Trajectory:
     """Read a recording in wide form; see `wide`, whose options these are."""
-    return wide(read_table(path), substeps=substeps, meters_per_pixel=meters_per_pixel, fps=fps)
+    return wide(read_table(path), meters_per_pixel=meters_per_pixel, fps=fps)
 
 
-def wide(table: Table, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None) -> Trajectory:
+def wide(table: Table, *, meters_per_pixel: float | None = None, fps: float | None = None) -> Trajectory:
     """A recording in wide form: `time [s], tip.x [mm], tip.y [mm], control:valve [-]`, one line per time.
 
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
@@ -52,7 +50,6 @@ def wide(table: Table, *, substeps: int = 1, meters_per_pixel: float | None = No
 
     Args:
         table: Its columns.
-        substeps: Physics steps per line (see also `Trajectory.for_timestep`).
         meters_per_pixel: Size of a pixel [m], needed if a column is in px.
         fps: Frames per second, needed if there is a column `frame` and no `time`, or if the stamps are rough.
 
@@ -102,8 +99,7 @@ def wide(table: Table, *, substeps: int = 1, meters_per_pixel: float | None = No
         tuple(unit for _, _, unit in measured),
         tuple(name for name, _, _ in controls),
         tuple(unit for _, _, unit in controls),
-        substeps,
-        {"source": Path(table.path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
+        metadata={"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
         commanded=commanded,
         offsets=_offsets(grid, late),
     )
@@ -149,16 +145,12 @@ def _unwrap(angles: Array) -> bool:
     return turned
 
 
-def read_points_csv(
-    path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
-) -> Trajectory:
+def read_points_csv(path: str | Path, *, meters_per_pixel: float | None = None, fps: float | None = None) -> Trajectory:
     """Read tracked points in long form; see `points_over_time`, whose options these are."""
-    return points_over_time(read_table(path), substeps=substeps, meters_per_pixel=meters_per_pixel, fps=fps)
+    return points_over_time(read_table(path), meters_per_pixel=meters_per_pixel, fps=fps)
 
 
-def points_over_time(
-    table: Table, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
-) -> Trajectory:
+def points_over_time(table: Table, *, meters_per_pixel: float | None = None, fps: float | None = None) -> Trajectory:
     """Tracked points in long form: `time [s], point, x [mm], y [mm]`, one line per point and time.
 
     Two or three of x, y and z are given. A column `confidence` is not used: leave out points that are not certain.
@@ -169,7 +161,6 @@ def points_over_time(
 
     Args:
         table: Its columns.
-        substeps: Physics steps per frame (see also `Trajectory.for_timestep`).
         meters_per_pixel: Size of a pixel [m], needed if the points are in px.
         fps: Frames per second, needed if there is a column `frame` and no `time`, or if the stamps are rough.
 
@@ -214,7 +205,6 @@ def points_over_time(
         _placed(values.reshape(len(frames), len(names)), grid, late),
         names,
         tuple(units) * len(order),
-        substeps=substeps,
         metadata={"source": Path(table.path).name, **_irregular(frames, grid)},
         offsets=_offsets(grid, late),
     )

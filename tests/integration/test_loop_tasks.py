@@ -5,6 +5,7 @@ the loop's studies, controls beyond those that hold the start, and what the righ
 import gymnasium as gym
 import numpy as np
 import pytest
+from numba import njit
 
 from agents.control.cost import FeatureCost
 from agents.control.ilqg import ILQGOptions, plan_ilqg
@@ -17,7 +18,7 @@ from softgym_envs.systems.loop.controllers import slip, thrust
 from softgym_envs.systems.loop.dynamics import LoopSimulator
 from softgym_envs.systems.loop.model import CLAMP, LoopModel, hanging12
 from softgym_envs.systems.loop.mujoco import MujocoLoop
-from softgym_envs.systems.loop.observation import windings
+from softgym_envs.systems.loop.observation import winding
 from softgym_envs.systems.loop.parameters import LoopParameters
 from softgym_envs.systems.loop.peg import PegPlaces
 from softgym_envs.systems.loop.study import REACH, STUDY, commanded, middle
@@ -256,7 +257,8 @@ def test_derivatives_are_differences_in_contact():
 def test_winding_and_places():
     angle = np.linspace(0.0, 2 * np.pi, 12, endpoint=False)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    assert windings(np.stack([circle, circle[::-1], circle + 1.5])).tolist() == [1.0, 1.0, 0.0]
+    around = njit(lambda points: winding(points))
+    assert [around(ring) for ring in (circle, circle[::-1], circle + 1.5)] == [1.0, 1.0, 0.0]
     places = PegPlaces()
     drawn = [places.sample(np.random.default_rng(seed), LoopParameters()) for seed in range(40)]
     aside, up = np.array([(np.hypot(p["clamp_x"], p["clamp_y"]), p["clamp_z"]) for p in drawn]).T

@@ -19,7 +19,7 @@ from softgym_envs.systems.tensegrity.dynamics import MAX_ENERGY_GAIN, Tensegrity
 from softgym_envs.systems.tensegrity.energy import MOTIONS, mechanical_energy, passive_gain, released
 from softgym_envs.systems.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.systems.tensegrity.parameters import CONTACT, TensegrityBody, TensegrityParameters, own_parameters
-from softgym_envs.systems.tensegrity.statics import find_form, stability
+from softgym_envs.systems.tensegrity.statics import find_form
 from softgym_envs.systems.tensegrity.structure_file import load_structure
 from softgym_envs.systems.tensegrity.terrain import Terrain
 
@@ -55,15 +55,22 @@ def net_forces(model: TensegrityModel, tensions: Array) -> Array:
     return total
 
 
+def eigenvalues(simulator: TensegritySimulator, parameters: TensegrityParameters) -> Array:
+    """Of one step about the nodes at rest, without gravity and contact."""
+    state = lifted(simulator.model, simulator.initial_state()[0])[None]
+    step = simulator.linearize(state, np.zeros((1, simulator.nu)), parameters.replace(gravity=0.0))
+    return np.linalg.eigvals(step.A[0])
+
+
 @pytest.mark.parametrize(
     ("changes", "dt"), [({}, 1e-3), ({"cable_damping": 1500.0}, 1e-3), ({"rod_mass": 5.0}, 1e-3), ({}, 1.5e-3)]
 )
-def test_stability_diagnostic_is_what_happens(changes: dict[str, float], dt: float) -> None:
+def test_eigenvalues_say_what_happens(changes: dict[str, float], dt: float) -> None:
     """A pushed robot in free flight comes to rest or not, as the eigenvalues of the rest pose said."""
     simulator = TensegritySimulator(dt=dt)
     parameters = TensegrityParameters(gravity=0.0, **changes)
-    diagnostic = stability(simulator, parameters)
-    assert ("use a smaller dt" in str(diagnostic)) == (not diagnostic.stable)
+    # Free translations and rotations are double eigenvalues 1, which rounding spreads by its square root.
+    stable = np.abs(eigenvalues(simulator, parameters)).max() < 1 + 1e-6
     model = simulator.model
     push = np.concatenate([np.tile(np.repeat([0, 0, 1e-6, 1e-6], 3), 6), np.zeros(24)])
     state = lifted(
@@ -72,7 +79,7 @@ def test_stability_diagnostic_is_what_happens(changes: dict[str, float], dt: flo
     )
     end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
     speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
-    assert (status[0] == 0 and speed < 1e-5) == diagnostic.stable
+    assert (status[0] == 0 and speed < 1e-5) == stable
 
 
 @pytest.mark.parametrize("make", [superball, lambda: find_form(prism())])
@@ -82,7 +89,8 @@ def test_what_steps_bear_is_where_the_lowest_eigenvalue_is_minus_one(make: Any, 
     simulator = TensegritySimulator(make(), dt=dt)
     parameters = simulator.default_parameters.replace(**changes)
     most = simulator.stability_limits(parameters)["cable_damping"]
-    lowest = [stability(simulator, parameters.replace(cable_damping=share * most)).lowest_eigenvalue for share in (0.99, 1.01)]
+    both = [eigenvalues(simulator, parameters.replace(cable_damping=share * most)) for share in (0.99, 1.01)]
+    lowest = [values.real[np.abs(values.imag) < 1e-9].min() for values in both]
     assert lowest[0] > -1.0 > lowest[1]
 
 
@@ -91,7 +99,7 @@ def test_light_rods_bear_stiffness_so_far_only() -> None:
     simulator = TensegritySimulator()
     light = simulator.default_parameters.replace(rod_mass=0.05, cable_damping=0.01)
     most = simulator.stability_limits(light)["cable_stiffness"]
-    radius = [stability(simulator, light.replace(cable_stiffness=share * most)).spectral_radius for share in (0.9, 1.1)]
+    radius = [np.abs(eigenvalues(simulator, light.replace(cable_stiffness=share * most))).max() for share in (0.9, 1.1)]
     assert radius[0] < 1.001 < radius[1]
     assert simulator.stability_limits(light.replace(cable_stiffness=1.1 * most))["cable_damping"] == 0.0
 

@@ -29,14 +29,13 @@ def test_read_csv(csv):
         csv(
             "# camera 2\ntime [ms], tip.x [mm], angle [deg], control:left [mV], control:pump [%]\n"
             "0, 1000, 90, 500, 100\n100, , nan, 250, 50\n\n200, -20.5, -90,,\n"
-        ),
-        substeps=10,
+        )
     )
     np.testing.assert_allclose(run.times, [0, 0.1, 0.2], atol=1e-15)
     np.testing.assert_allclose(run.values, [[1.0, np.pi / 2], [np.nan, np.nan], [-0.0205, -np.pi / 2]], rtol=1e-15)
     np.testing.assert_allclose(run.controls, [[0.5, 1.0], [0.25, 0.5]])
     assert (run.names, run.units) == (("tip.x", "angle"), ("m", "rad"))
-    assert (run.control_names, run.control_units, run.substeps) == (("left", "pump"), ("V", "-"), 10)
+    assert (run.control_names, run.control_units) == (("left", "pump"), ("V", "-"))
 
 
 def test_excel_writes_a_byte_order_mark_and_quotes(csv):

@@ -160,18 +160,9 @@ def peg_axes(peg):  # type: ignore[no-untyped-def]
     return b * c, i * j * c - a * k, a * j * c + i * k, b * k, i * j * k + a * c, a * j * k - i * c, -j, i * b, a * b
 
 
-@kernel
-def windings(points):  # type: ignore[no-untyped-def]
-    """Winding numbers of closed polygons (B, k, 2) around the origin, without sign (B,)."""
-    found = np.empty(len(points))
-    for b in range(len(points)):
-        found[b] = winding(points[b])
-    return found
-
-
 @lean
 def winding(points):  # type: ignore[no-untyped-def]
-    """See `windings`; points (k, 2 or more)."""
+    """Winding number of a closed polygon (k, 2 or more) around the origin, without sign."""
     total = 0.0
     for k in range(len(points)):
         px, py, nx, ny = points[k - 1, 0], points[k - 1, 1], points[k, 0], points[k, 1]

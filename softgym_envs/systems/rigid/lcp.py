@@ -9,13 +9,8 @@ of the pivots do not stay. Legend: m number of pairs.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...core.errors import ShapeError
-from ...core.simulator import Array, check_array
 from ...engines.numba.engine import inner, kernel
-
-BoolArray = NDArray[np.bool_]
 
 MIN_PIVOT = 1e-11
 """Entries of a column smaller than this are no pivots."""
@@ -23,24 +18,6 @@ TIE_SHARE = 1e-14
 """Ratios nearer than this (relative to the larger, or to 1) are equal: the lexicographic rule decides."""
 ACCURACY = 1e-12
 """Largest residual, relative to max(1, |q|), that is accepted without another try."""
-
-
-def solve_lcp(M: Array, q: Array) -> tuple[Array, bool]:
-    """z (m,) with 0 <= z ⊥ M z + q >= 0, and whether it was found.
-
-    >>> solve_lcp(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([-4.0, 1.0]))
-    (array([2., 0.]), True)
-
-    Raises:
-        ShapeError: M is not square, q has another length, or a number is not finite.
-    """
-    q = check_array("q", q, (None,))
-    if len(q) == 0:
-        raise ShapeError("q is empty, expected at least one pair")
-    M = check_array("M", M, (len(q), len(q)))
-    active = np.zeros(len(q), dtype=np.bool_)
-    z = np.zeros(len(q))
-    return z, bool(pivot(M, q, active, z))
 
 
 @kernel

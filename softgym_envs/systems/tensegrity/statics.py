@@ -1,8 +1,8 @@
-"""Rest pose and stability of a structure: form-finding, and the check that dt is small enough for the cables' damping."""
+"""Rest pose of a structure: form-finding."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,41 +22,6 @@ SHAKE = 1e-3
 """Standard deviation of the shaking of the guess, in that unit."""
 REST_FORCE = 1e-9
 """Largest force at rest, over that of a cable stretched by one unit."""
-
-
-@dataclass(frozen=True)
-class Stability:
-    """Linear stability of the rest pose, without gravity and contact, under semi-implicit Euler."""
-
-    spectral_radius: float
-    """Largest |eigenvalue| of one step; above 1 small motions grow."""
-    lowest_eigenvalue: float
-    """Smallest real eigenvalue; explicit damping overshoots as it nears -1 (the SUPERball's is -0.81)."""
-    damping_number: float
-    """c dt / m, which drives `lowest_eigenvalue` towards -1."""
-    stable: bool
-    """Whether no eigenvalue lies outside the unit circle (to 1e-6, for the free motions at exactly 1)."""
-
-    def __str__(self) -> str:
-        diagnostic = "stable" if self.stable else "unstable"
-        advice = "" if self.stable else ": use a smaller dt or cable_damping, or a larger rod_mass"
-        return f"{diagnostic}: c dt/m = {self.damping_number:.3g}, eigenvalues down to {self.lowest_eigenvalue:.3g}{advice}"
-
-
-def stability(simulator: TensegritySimulator, parameters: TensegrityParameters | None = None) -> Stability:
-    """Eigenvalues of one step about the structure's nodes at rest, lifted off the ground.
-
-    The rest pose must be an equilibrium: see `find_form`.
-    """
-    parameters = (parameters or TensegrityParameters()).replace(gravity=0.0)
-    state = _lifted(simulator.model, simulator.initial_state()[0])[None]
-    A = simulator.linearize(state, np.zeros((1, simulator.nu)), parameters).A[0]
-    values = np.linalg.eigvals(A)
-    radius = float(np.abs(values).max())
-    real = values.real[np.abs(values.imag) < 1e-9]
-    number = float(parameters.cable_damping) * simulator.dt / float(parameters.rod_mass)
-    # Free translations and rotations are double eigenvalues 1, which rounding spreads by its square root.
-    return Stability(radius, float(real.min()), number, radius < 1 + 1e-6)
 
 
 def settle(model: TensegrityModel, parameter_values: GivenParameters | None = None) -> TensegrityModel:
@@ -145,8 +110,3 @@ class _Energy:
         turn -= along * (along * turn).sum(axis=1, keepdims=True)
         gradient = np.stack([shift - turn, shift + turn], axis=1).ravel() * self.unit / self.scale
         return float((tension**2 / self.stiffness).sum() / 2 / self.scale), gradient
-
-
-def _lifted(model: TensegrityModel, state: Array) -> Array:
-    """The state far above any terrain."""
-    return model.move(state, translation=np.array([0.0, 0.0, 1e4]))
