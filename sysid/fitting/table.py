@@ -115,33 +115,18 @@ def _simultaneous(problem: FitProblem, options: SimultaneousOptions, procedure: 
     return simultaneous(problem, program.form, options, observe=chosen_outputs(program.observe, chosen))
 
 
+def _shooting(name: str, summary: str, fit: Callable[[FitProblem, ShootingOptions, Running], FitResult]) -> Method:
+    return Method(
+        name, summary, ShootingOptions, lambda p, o, _, running: fit(p, o, running), views=True, leaves_checkpoint=True
+    )
+
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method(
-            "one_step",
-            "every recorded step from the recorded state before it",
-            ShootingOptions,
-            lambda p, o, _, running: one_step(p, o, running),
-            views=True,
-            leaves_checkpoint=True,
-        ),
-        Method(
-            "multiple_shooting",
-            "segments of a chosen length",
-            ShootingOptions,
-            lambda p, o, _, running: multiple_shooting(p, o, running),
-            views=True,
-            leaves_checkpoint=True,
-        ),
-        Method(
-            "single_shooting",
-            "whole recordings",
-            ShootingOptions,
-            lambda p, o, _, running: single_shooting(p, o, running),
-            views=True,
-            leaves_checkpoint=True,
-        ),
+        _shooting("one_step", "every recorded step from the recorded state before it", one_step),
+        _shooting("multiple_shooting", "segments of a chosen length", multiple_shooting),
+        _shooting("single_shooting", "whole recordings", single_shooting),
         Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, *_: cma_es(p, o)),
         Method(
             "mpec",
