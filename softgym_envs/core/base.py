@@ -232,8 +232,9 @@ class BaseSimulator(ABC):
 
     @cached_property
     def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.parameters_class()
+        """Parameters before identification: the model's, if it has any."""
+        own = getattr(self.model, "parameters", None)
+        return own if isinstance(own, self.parameters_class) else self.parameters_class()
 
     @property
     def options(self) -> dict[str, Option]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...core.complementarity import ComplementarityForm
-from ...core.parameters import Parameters
 from ...engines.numba.engine import NumbaEngine, NumbaSimulator
 from .elbow import Elbow
 from .model import ElbowModel
@@ -33,11 +32,6 @@ class ElbowSimulator(NumbaSimulator):
     """Structure."""
     dt: float = 0.005
     """Physics step [s]."""
-
-    @cached_property
-    def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.model.parameters
 
     @cached_property
     def structure(self) -> Elbow:

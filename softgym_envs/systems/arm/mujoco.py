@@ -30,7 +30,6 @@ import mujoco
 import numpy as np
 
 from ...core.mismatch import TRANSMISSION, Effect, Ladder
-from ...core.parameters import Parameters
 from ...core.simulator import Array
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.structure import rotation
@@ -75,11 +74,6 @@ class MujocoElbow(MujocoSimulator):
     """Structure."""
     dt: float = 1e-3
     """Physics step [s]."""
-
-    @cached_property
-    def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.model.parameters
 
     @cached_property
     def engine(self) -> MujocoEngine:

@@ -33,14 +33,13 @@ from scipy.spatial.transform import Rotation
 from ...core.layout import Field
 from ...core.mismatch import UNSEEN, MismatchedModel
 from ...core.simulator import Array, IntArray, Status
-from ...core.trajectory import Trajectory
 from ...engines.threads import ForkLock
 from ...mechanics.pinocchio_tree import SPEED_LIMIT, PinocchioTree, pinocchio_tree
 from ...mechanics.structure import rotation
 from ...mechanics.tree import Body, Joint, Tree
 from .elastica_ring import Material, Motion, Path, Peg, Ring
 from .links import about, first_turns, polygon_angles
-from .mismatch import LADDER, flawed, sensed
+from .mismatch import LADDER, flawed, with_sensor_errors
 from .model import ARM, CLAMP, LoopModel
 
 Index = NDArray[np.intp]
@@ -79,6 +78,7 @@ class ElasticaLoop(MismatchedModel):
 
     system = "loop"
     ladder = LADDER
+    sensed = with_sensor_errors
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure."""
@@ -313,10 +313,6 @@ class ElasticaLoop(MismatchedModel):
         after[:, self.model.layout.nx :] = np.concatenate([nodes.reshape(len(q), -1), links.reshape(len(q), -1)], axis=1)
         after[~good] = np.nan
         return after
-
-    def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-        """Add the errors of the arm's sensors to a recording of its angles and torques."""
-        return sensed(self, recording, rng)
 
 
 class Arm:

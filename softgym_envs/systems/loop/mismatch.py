@@ -56,7 +56,7 @@ def harden(mujoco_model: MismatchedModel, mj: mujoco.MjModel, tree: Tree) -> Non
         mj.jnt_stiffness[mj.joint(name).id] *= np.exp(spread)
 
 
-def sensed(mujoco_model: MismatchedModel, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
+def with_sensor_errors(mujoco_model: MismatchedModel, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
     """Add the sensors' lag, bias and noise to a recording of the arm's angles and torques."""
     if not any(mujoco_model.sizes[name] for name in ("angle_noise", "torque_noise", "torque_bias", "torque_lag")):
         return recording

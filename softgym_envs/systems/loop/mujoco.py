@@ -21,13 +21,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import mujoco
-import numpy as np
 
 from ...core.simulator import Array
-from ...core.trajectory import Trajectory
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import spec_of, state_index, write_tree
-from .mismatch import LADDER, flawed, harden, sensed
+from .mismatch import LADDER, flawed, harden, with_sensor_errors
 from .model import LoopModel
 
 MAX_TREE_STEP = 0.002
@@ -49,6 +47,7 @@ class MujocoLoop(MujocoSimulator):
 
     system = "loop"
     ladder = LADDER
+    sensed = with_sensor_errors
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure."""
@@ -71,7 +70,3 @@ class MujocoLoop(MujocoSimulator):
         values = self.model.tree_constants(flawed(self, row)[None])[0].tolist()
         write_tree(mj, self.model.tree, dict(zip(self.model.parameter_names, values, strict=True)))
         harden(self, mj, self.model.tree)
-
-    def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-        """Add the errors of the arm's sensors to a recording of its angles and torques."""
-        return sensed(self, recording, rng)

@@ -37,12 +37,11 @@ import numpy as np
 
 from ...core.layout import Field
 from ...core.simulator import Array, IntArray, check_number
-from ...core.trajectory import Trajectory
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import spec_of, write_tree
 from ...mechanics.tree import Tree
 from .links import TWIST, polygon_angles
-from .mismatch import LADDER, flawed, harden, sensed
+from .mismatch import LADDER, flawed, harden, with_sensor_errors
 from .model import ARM, LoopModel
 from .springs import SIDES
 
@@ -64,6 +63,7 @@ class LoopRod(MujocoSimulator):
 
     system = "loop"
     ladder = LADDER
+    sensed = with_sensor_errors
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure: the arm, and the polygon of the states."""
@@ -130,10 +130,6 @@ class LoopRod(MujocoSimulator):
         values[TWIST[0]] = values["theta_stiffness"] / (1 + self.poisson)
         write_tree(mj, self.tree, values)
         harden(self, mj, self.tree)
-
-    def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-        """Add the errors of the arm's sensors to a recording of its angles and torques."""
-        return sensed(self, recording, rng)
 
     # --- states ---------------------------------------------------------------------------------------------------------
 

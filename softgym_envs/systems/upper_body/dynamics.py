@@ -43,11 +43,6 @@ class BodySimulator(TreeSimulator):
     """Physics step [s]."""
 
     @cached_property
-    def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.model.parameters
-
-    @cached_property
     def mechanism(self) -> Mechanism:
         """The tree in (q, p)."""
         return Mechanism(self.model.tree, self.dt, PARAMETERS)

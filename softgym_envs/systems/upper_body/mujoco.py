@@ -20,7 +20,6 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from ...core.parameters import Parameters
 from ...core.simulator import Array
 from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
 from ...mechanics.mujoco_tree import add_stops, quaternion, spec_of, state_index, write_tree
@@ -65,11 +64,6 @@ class MujocoUpperBody(MujocoSimulator):
     """Structure."""
     dt: float = 1e-3
     """Physics step [s]."""
-
-    @cached_property
-    def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.model.parameters
 
     @cached_property
     def engine(self) -> MujocoEngine:

@@ -20,7 +20,6 @@ from functools import cached_property
 import numpy as np
 
 from ...core.mismatch import MismatchedModel
-from ...core.parameters import Parameters
 from ...core.simulator import Array, IntArray, Status
 from ...mechanics.pinocchio_tree import SPEED_LIMIT, PinocchioTree, pinocchio_tree
 from ...muscles.muscle import activated
@@ -51,11 +50,6 @@ class PinocchioUpperBody(MismatchedModel):
     """Structure."""
     dt: float = 2e-3
     """Physics step [s]."""
-
-    @cached_property
-    def default_parameters(self) -> Parameters:
-        """Parameters before identification."""
-        return self.model.parameters
 
     @cached_property
     def _trees(self) -> dict[bytes, PinocchioTree]:
