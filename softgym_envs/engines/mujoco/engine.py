@@ -243,7 +243,7 @@ class MujocoSimulator(MismatchedModel):
     @property
     def refinement(self) -> int:
         """Integration steps of MuJoCo per physics step; `engine` is compiled for them."""
-        return max(math.ceil(self.dt / self.longest_dt * (1 - 1e-9)), 1)
+        return max(math.ceil(self.dt / self.longest_dt * (1 - 1e-9)), 1) * (2 if self.sizes.get("half_steps") else 1)
 
     def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
         """A copy of the compiled MuJoCo model with one set of parameters, e.g. to look at it in MuJoCo's viewer."""
@@ -251,6 +251,15 @@ class MujocoSimulator(MismatchedModel):
 
     def _held(self, state: Array, control: Array, parameter_values: Array, substeps: int) -> tuple[Array, IntArray]:
         return self.engine.step(state, control, parameter_values, substeps * self.refinement)
+
+
+def empty_spec(dt: float, integrator: mujoco.mjtIntegrator = mujoco.mjtIntegrator.mjINT_EULER) -> mujoco.MjSpec:
+    """A world without bodies; its Jacobian is dense: MuJoCo 4.0.0 has a bug in the sparse solver (its issue 3767)."""
+    spec = mujoco.MjSpec()
+    spec.option.timestep, spec.option.integrator = dt, integrator
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.solver, spec.option.jacobian = mujoco.mjtSolver.mjSOL_NEWTON, mujoco.mjtJacobian.mjJAC_DENSE
+    return spec
 
 
 def _available_cores() -> int:

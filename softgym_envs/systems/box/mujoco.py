@@ -8,8 +8,7 @@ Where it differs from our own engine (`systems.box.dynamics`), apart from roundi
 * Integration is semi-implicit Euler at `dt`; ours takes as long steps as a camera and stops at strikes.
 * A control step starts with a cold solver (see `engines.mujoco.engine`).
 
-In a plane the body has two slides and a hinge. MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue
-3767), so the Jacobian is dense by option.
+In a plane the body has two slides and a hinge.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 from ...core.mismatch import Effect, Ladder, transmission
 from ...core.parameters import param
 from ...core.simulator import Array
-from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
+from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator, empty_spec
 from .model import BoxModel
 from .parameters import BoxBody
 
@@ -87,12 +86,8 @@ class MujocoBox(MujocoSimulator):
         )
 
     def _spec(self) -> mujoco.MjSpec:
-        model, spec = self.model, mujoco.MjSpec()
-        option = spec.option
-        option.timestep = self.dt
-        option.integrator, option.cone = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtCone.mjCONE_ELLIPTIC
-        option.solver, option.jacobian = mujoco.mjtSolver.mjSOL_NEWTON, mujoco.mjtJacobian.mjJAC_DENSE
-        option.impratio = 10.0  # less creep of friction at rest
+        model, spec = self.model, empty_spec(self.dt)
+        spec.option.impratio = 10.0  # less creep of friction at rest
         table = spec.worldbody.add_geom(name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, TALL])
         table.friction, table.contype, table.conaffinity, table.condim = [0.0, 0.0, 0.0], 1, 2, 3
         body = spec.worldbody.add_body(name="box")

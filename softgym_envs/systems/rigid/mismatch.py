@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mujoco
 import numpy as np
 
@@ -28,17 +26,6 @@ BLOCK = Ladder(
         Effect("string", "N", (0.0, 0.0, 0.2), "dry friction of the pulley"),
     )
 )
-
-
-def empty_spec(mujoco_model: MismatchedModel, spec: Any) -> Any:
-    """The spec with the MuJoCo model's integration step."""
-    spec.option.timestep = mujoco_model.dt / refinement(mujoco_model)
-    return spec
-
-
-def refinement(mujoco_model: MismatchedModel) -> int:
-    """Integration steps per physics step."""
-    return 2 if mujoco_model.sizes["half_steps"] else 1
 
 
 def harden(mujoco_model: MismatchedModel, mj: mujoco.MjModel, sliding: int, drag: float = 0.0) -> None:

@@ -11,8 +11,7 @@ Where they differ from our own engine (`systems.rigid.dynamics`), apart from rou
 * A control step starts with a cold solver (see `engines.mujoco.engine`).
 
 The string is a tendon from attachment to pulley whose armature is the weight's mass, under a constant pull m_w g: the same
-equation as ours with the tension eliminated. MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue
-3767), so the Jacobian is dense by option.
+equation as ours with the tension eliminated.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ import numpy as np
 from ...core.layout import Field
 from ...core.parameters import Parameters, param
 from ...core.simulator import Array, check_number
-from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
-from .mismatch import BLOCK, PARTICLES, empty_spec, harden, harden_block, lean, refinement
+from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator, empty_spec
+from .mismatch import BLOCK, PARTICLES, harden, harden_block, lean
 from .model import BlockModel, ParticleModel
 from .parameters import BlockBody, particle_parameters
 
@@ -94,11 +93,6 @@ class MujocoParticles(MujocoSimulator):
     """Physics step [s]."""
 
     @property
-    def refinement(self) -> int:
-        """See `MujocoSimulator`."""
-        return refinement(self)
-
-    @property
     def parameters_class(self) -> type[Parameters]:
         """One friction per particle, and MuJoCo's contact."""
         return mujoco_particle_parameters(self.model.count)
@@ -106,7 +100,7 @@ class MujocoParticles(MujocoSimulator):
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
-        spec = empty_spec(self, _empty_spec(self.dt))
+        spec = _table(self.dt / self.refinement)
         for i in range(self.model.count):
             body = spec.worldbody.add_body(name=f"particle{i}", pos=[0.0, 0.0, RADIUS])
             body.explicitinertial, body.mass, body.inertia = True, 1.0, [1.0, 1.0, 1.0]
@@ -164,11 +158,6 @@ class MujocoBlock(MujocoSimulator):
         super().__post_init__()
         check_number("height", self.height, positive=True, unit="m")
 
-    @property
-    def refinement(self) -> int:
-        """See `MujocoSimulator`."""
-        return refinement(self)
-
     @cached_property
     def extra_rest(self) -> Array:
         """Height, pitch, roll and velocities after `SETTLE` without pull, (6,)."""
@@ -189,7 +178,7 @@ class MujocoBlock(MujocoSimulator):
         )
 
     def _spec(self) -> mujoco.MjSpec:
-        model, spec = self.model, empty_spec(self, _empty_spec(self.dt))
+        model, spec = self.model, _table(self.dt / self.refinement)
         body = spec.worldbody.add_body(name="block", pos=[0.0, 0.0, self.height])
         body.explicitinertial, body.mass, body.inertia = True, 1.0, [0.5, 0.5, 1.0]
         body.ipos = [0.0, 0.0, 0.0]  # else the compiler puts it at `pos`, in the body's frame: twice as high
@@ -229,16 +218,10 @@ class MujocoBlock(MujocoSimulator):
         harden_block(self, mj, self.model.pulley is not None)
 
 
-def _empty_spec(dt: float) -> mujoco.MjSpec:
+def _table(dt: float) -> mujoco.MjSpec:
     """A table without friction of its own (a pair takes the larger one of its two geoms)."""
-    spec = mujoco.MjSpec()
-    option = spec.option
-    option.timestep = dt
-    option.integrator = mujoco.mjtIntegrator.mjINT_EULER
-    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    option.impratio = 10.0  # less creep of friction at rest
+    spec = empty_spec(dt)
+    spec.option.impratio = 10.0  # less creep of friction at rest
     ground = spec.worldbody.add_geom(name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
     ground.friction, ground.contype, ground.conaffinity, ground.condim = [0.0, 0.0, 0.0], 1, 2, 3
     return spec

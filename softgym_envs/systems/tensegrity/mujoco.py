@@ -26,7 +26,6 @@ Where it differs from our own engine (`systems.tensegrity.dynamics`), apart from
 
 Cables, motors, rigid bodies and the integrator are the same equations: without contact both agree to rounding.
 
-MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue 3767), so the Jacobian is dense by option.
 Explicit damping is stable for c dt / m below 0.11 with the default robot (k = 1e4 N/m, 1 ms); see
 `TensegrityModel.stability_limits`.
 """
@@ -43,7 +42,7 @@ import numpy as np
 from ...core.errors import OptionError, ParameterError, StructureError
 from ...core.parameters import Parameters, param
 from ...core.simulator import Array, check_array, check_number
-from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator
+from ...engines.mujoco.engine import MujocoEngine, MujocoSimulator, empty_spec
 from .mismatch import LADDER, built_on, free_centres, harden, spread_cables
 from .model import TensegrityModel, superball
 from .mujoco_ground import FOLLOW, add_footing, add_ground, footing, write_ground
@@ -183,11 +182,6 @@ class MujocoTensegrity(MujocoSimulator):
         """The structure on the MuJoCo model's floor, see `mismatch.built_on`."""
         return built_on(self, self.model)
 
-    @property
-    def refinement(self) -> int:
-        """See `MujocoSimulator`."""
-        return 2 if self.sizes["half_steps"] else 1
-
     @cached_property
     def _cable_order(self) -> list[int]:
         """The cable of each actuator: those with a motor in the order of the controls, then (pull_only) the others."""
@@ -238,14 +232,8 @@ class MujocoTensegrity(MujocoSimulator):
 
 def build_spec(model: TensegrityModel, dt: float, cables: str, fixed_rod: int | None = None) -> mujoco.MjSpec:
     """The structure as an MjSpec; the parameters are written into the compiled model by the MuJoCo model."""
-    spec = mujoco.MjSpec()
+    spec = empty_spec(dt)
     spec.modelname = model.name
-    option = spec.option
-    option.timestep = dt
-    option.integrator = mujoco.mjtIntegrator.mjINT_EULER
-    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     add_ground(spec, model)
     position, quaternion, *_ = model.split(model.rest_state())
     for r in range(model.num_rods):

@@ -10,6 +10,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from ...engines.mujoco.engine import empty_spec
 from .model import VineModel
 from .obstacles import Circle, Polygon, Wall
 
@@ -31,14 +32,8 @@ up to 10 kappa_w that five springs have, 0.8 %."""
 
 def build_spec(model: VineModel, n: int, dt: float, bending: str) -> mujoco.MjSpec:
     """The chain of n links and the obstacles; the parameters are written into the compiled model by the MuJoCo model."""
-    spec = mujoco.MjSpec()
+    spec = empty_spec(dt, mujoco.mjtIntegrator.mjINT_IMPLICITFAST)
     spec.modelname = f"vine{n}"
-    option = spec.option
-    option.timestep = dt
-    option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     for m in range(len(model.obstacles)):
         _add_obstacle(spec, model, m)
     parent: Any = spec.worldbody
