@@ -138,7 +138,7 @@ def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequen
         "# Controller benchmark\n",
         *filter(None, [note]),
         INTRO,
-        *_findings(findings),
+        *(["## Findings\n", *(f"{k}. {text}" for k, text in enumerate(findings, start=1)), ""] if findings else []),
         *_controllers(lines),
         *_summary(lines),
     ]
@@ -153,10 +153,6 @@ def markdown(cells: Sequence[Mapping[str, Any]], pictures: str, findings: Sequen
 def families(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """Systems of cells, in the order of ids."""
     return list(dict.fromkeys(system_of_task(line.id).name for line in lines_of(cells)))
-
-
-def _findings(findings: Sequence[str]) -> list[str]:
-    return ["## Findings\n", *(f"{k}. {text}" for k, text in enumerate(findings, start=1)), ""] if findings else []
 
 
 def _controllers(lines: Sequence[Line]) -> list[str]:

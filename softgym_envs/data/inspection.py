@@ -168,13 +168,10 @@ def inspect_file(path: str | Path) -> Inspection:
         columns.append(ColumnSeen(name, unit, low, high, int(np.isnan(values).sum()), repeated, name in table.aside))
     count = int((held & measured[1:] & measured[:-1]).sum())
     clock, timed = _clock(table)
-    header = tuple(_headed(table)) if table.numbered else ()
+    headed = (f"{name} [{unit}]" if unit else name for name, unit in zip(table.names, table.units, strict=True))
+    header = tuple(headed) if table.numbered else ()
     known = "of no unit" not in clock
     return Inspection(place, kind, rows, tuple(columns), tuple(texts), clock, count, table.up, timed, known, header)
-
-
-def _headed(table: Table) -> list[str]:
-    return [f"{name} [{unit}]" if unit else name for name, unit in zip(table.names, table.units, strict=True)]
 
 
 def _of_recordings(path: Path) -> Table:

@@ -112,7 +112,8 @@ def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptio
     mean, covariance = _first_arrival(problem, options)
     found = []
     for last in range(options.window, recording.num_steps + 1):
-        row = _Row(problem, _part(whole, last - options.window, last), mean, np.asarray(np.linalg.inv(covariance)))
+        window = replace(whole.cut(last - options.window, last), begins=np.array([last - options.window]))
+        row = _Row(problem, window, mean, np.asarray(np.linalg.inv(covariance)))
         theta, states, spread, (mean, covariance) = row.step(theta, start, covariance, options)
         std = np.sqrt(np.diag(spread)[: len(theta)]) * problem.slopes(theta)
         values = problem.vectors(theta[None])[0, problem.columns]
@@ -149,11 +150,6 @@ def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array,
     mean = np.concatenate([problem.encode(problem.initial_parameters), problem.initial_guess(problem.split.train[0])])
     deviation = np.concatenate([high - low, np.full(problem.simulator.nx, options.first_state)])
     return mean, np.diag(deviation**2)
-
-
-def _part(whole: Segments, first: int, last: int) -> Segments:
-    """Rows first ... last of the only segment."""
-    return replace(whole.cut(first, last), begins=np.array([first]))
 
 
 def _first_window(problem: FitProblem, form: ComplementarityForm, recording: Trajectory, rows: int) -> tuple[Array, Array]:

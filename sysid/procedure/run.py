@@ -172,17 +172,8 @@ def _guarded(found: FitResult, problem: FitProblem) -> FitResult:
         )
     if better:
         return found
-    return replace(
-        found,
-        parameters=found.start,
-        view=problem.view,
-        posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
-    )
-
-
-def _encoded(parameters: Parameters, problem: FitProblem) -> Any:
-    """Fit coordinates of the robot's free parameters."""
-    return problem.encode(parameters)[[problem.free.index(name) for name in problem.own]]
+    mean = problem.encode(found.start)[[problem.free.index(name) for name in problem.own]]
+    return replace(found, parameters=found.start, view=problem.view, posterior=replace(found.posterior, mean=mean))
 
 
 def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.procedure import EXPERIMENT, Procedure, Stage
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
 from ..problem.problem import FitProblem
 from .guard import kept_back
@@ -46,8 +46,10 @@ def stage_problem(
     before = simulator = changed(simulator, stage.simulator.changes)
     if stage.simulator.adapt is not None:
         simulator = stage.simulator.adapt(simulator)
-    if stage.data.prepare is not None:
-        train, validation, test = (_prepared(stage.data.prepare, simulator, part) for part in (train, validation, test))
+    if (prepare := stage.data.prepare) is not None:
+        train, validation, test = (
+            TrajectorySet(tuple(prepare(simulator, recording) for recording in part)) for part in (train, validation, test)
+        )
     columns = more.get("measured") or train.names
     known = set(columns) <= set(simulator.state_names)
     measurement = None if known or recorded.measurement is None else recorded.measurement(simulator, train.names)
@@ -83,12 +85,6 @@ def _known(columns: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
         if name not in there:
             raise DataError(f"missing column {name!r}: the robot measures {', '.join(there[:12])} of what was recorded")
     return columns
-
-
-def _prepared(
-    prepare: Callable[[Simulator, Trajectory], Trajectory], simulator: Simulator, part: TrajectorySet
-) -> TrajectorySet:
-    return TrajectorySet(tuple(prepare(simulator, recording) for recording in part))
 
 
 def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:

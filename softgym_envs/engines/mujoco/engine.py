@@ -180,7 +180,7 @@ class MujocoEngine:
 
     def _judge(self, state: Array, end: Array, substeps: int) -> tuple[Array, IntArray]:
         """Next states and status; failed rows keep their state."""
-        complete = end[:, 0] > (substeps - 0.5) * self._dt  # else stopped by a warning
+        complete = end[:, 0] > (substeps - 0.5) * self.model.opt.timestep  # else stopped by a warning
         good = complete & (np.abs(end) < self._limits).all(axis=1)  # False for NaN
         after = state.copy()
         rows = np.flatnonzero(good)
@@ -210,10 +210,6 @@ class MujocoEngine:
     @functools.cached_property
     def _data(self) -> list[mujoco.MjData]:
         return [mujoco.MjData(self.model) for _ in range(max(1, self.num_threads))]
-
-    @functools.cached_property
-    def _dt(self) -> float:
-        return float(self.model.opt.timestep)
 
     @functools.cached_property
     def _limits(self) -> Array:

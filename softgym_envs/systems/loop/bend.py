@@ -158,13 +158,6 @@ class LoopBend(ArmTask):
         """See `_followed`."""
         return self._followed(context.copy(), state, self.control_period)
 
-    def _over(self, context: Array) -> BoolArray:
-        return np.asarray(context[:, TIME] >= self._last)
-
-    @cached_property
-    def _last(self) -> Array:
-        return np.array(self.duration - 1e-9)
-
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
         return self.felt(state, context, SEEN_COLUMNS, NOTHING)
@@ -176,7 +169,7 @@ class LoopBend(ArmTask):
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Whether the profile has ended."""
-        return self._over(context)
+        return np.asarray(context[:, TIME] >= self.duration - 1e-9)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Current error and its mean so far [m]."""

@@ -203,11 +203,7 @@ class LoopModel:
     @cached_property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the tree's parameters: `PARAMETERS`, those of twist, and the stiffness of every part."""
-        return (*PARAMETERS, *self._twist, *(f"spring_{name}" for name in factor_names(self.spring_parts)))
-
-    @property
-    def _twist(self) -> tuple[str, ...]:
-        return TWIST if self.twist else ()
+        return (*PARAMETERS, *(TWIST if self.twist else ()), *(f"spring_{name}" for name in factor_names(self.spring_parts)))
 
     def tree_constants(self, parameter_values: Array) -> Array:
         """Values of `parameter_names` (B, P) for `LoopParameters`: the clamp's shift, gravity downwards, factors."""

@@ -437,12 +437,12 @@ def box(width: float, height: float) -> Polygon:
 
 
 def paper_obstacles() -> tuple[Obstacle, ...]:
-    """The six rectangles of [Jitosho2021] IV-C."""
+    """The six rectangles of [Jitosho2021] IV-C, upper right corner first: of two faces at a corner, that is taken."""
     inch = 0.0254
     boxes = ((5.5, -5, 4, 7), (4, -17, 7, 5), (13.5, -17, 8, 6), (13.5, -30, 4, 5), (20.5, -30, 4, 5), (13.5, -30, 10, 1))
-    return tuple(box_at((x + 0.5 * w) * inch, (y + 0.5 * h) * inch, 0.5 * w * inch, 0.5 * h * inch) for x, y, w, h in boxes)
-
-
-def box_at(x: float, y: float, w: float, h: float) -> Obstacle:
-    """A rectangle of half sizes w, h about (x, y) [m]; upper right corner first: of two faces at a corner, that is taken."""
-    return Obstacle(Polygon(((w, h), (-w, h), (-w, -h), (w, -h))), x, y)
+    found = []
+    for x, y, width, height in boxes:
+        w, h = 0.5 * width * inch, 0.5 * height * inch
+        corners = ((w, h), (-w, h), (-w, -h), (w, -h))
+        found.append(Obstacle(Polygon(corners), (x + 0.5 * width) * inch, (y + 0.5 * height) * inch))
+    return tuple(found)
