@@ -224,11 +224,7 @@ def train(
 
 
 def _learned_on_device(training: Training, folder: Path, progress: Print, *, resume: bool) -> Any:
-    """The policy of a training by rsl-rl-lib.
-
-    Raises:
-        OptionError: Another algorithm than PPO.
-    """
+    """The policy of a training by rsl-rl-lib."""
     from .learning.rsl import DeviceTraining, begun
     from .learning.rsl import train as learn
 
@@ -436,11 +432,7 @@ def transfer(
 
 
 def _parameters(engine: Any, params: Any) -> Any:
-    """Parameters of an engine from a file, a mapping or an object; None: the engine's own.
-
-    Raises:
-        ParameterError: They are none of these, or of another robot.
-    """
+    """Parameters of an engine from a file, a mapping or an object; None: the engine's own."""
     default = engine.default_parameters
     if isinstance(params, Mapping):
         return default.replace(**params)

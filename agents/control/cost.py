@@ -121,11 +121,7 @@ class FeatureCost:
         )  # fmt: skip
 
     def _weights(self, times: int) -> Array:
-        """One row of feature weights per time, (T+1, m).
-
-        Raises:
-            ShapeError: Target or weights have rows for another number of times.
-        """
+        """One row of feature weights per time, (T+1, m)."""
         for name, count in (("target", times), ("running", times - 1), ("control_weight", times - 1)):
             if (given := getattr(self, name)).ndim == 2 and len(given) != count:
                 raise ShapeError(f"{name} has {len(given)} rows, expected {count} for {times - 1} control steps")

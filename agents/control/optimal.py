@@ -114,11 +114,7 @@ class Manoeuvre:
 
 
 def _sides(name: str, value: Any) -> tuple[Array, Array]:
-    """Lower and upper bounds of equal shape.
-
-    Raises:
-        OptionError: They are none.
-    """
+    """Lower and upper bounds of equal shape."""
     try:
         low, high = (as_numbers(name, side) for side in value)
     except (TypeError, ValueError, ShapeError):

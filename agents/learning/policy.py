@@ -82,12 +82,7 @@ def load_policy(path: Path, env_id: str = "") -> Network:
 
 
 def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Weights by name, and settings.
-
-    Raises:
-        FileFormatError: There is no such file, it has no weights, or more than weights.
-        MissingDependencyError: torch is not installed.
-    """
+    """Weights by name, and settings."""
     if not path.is_file():
         raise FileFormatError(f"{path}: no such file")
     try:

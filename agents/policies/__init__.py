@@ -151,11 +151,7 @@ def load_network(path: Path) -> Network:
 
 
 def _settings(path: Path, text: NDArray[Any] | None) -> dict[str, Any]:
-    """Settings of a policy from the array of their text.
-
-    Raises:
-        FileFormatError: It is missing, or no JSON object.
-    """
+    """Settings of a policy from the array of their text."""
     if text is None or text.dtype.kind != "U" or text.ndim:
         raise FileFormatError(f"{path} holds no text {SETTINGS!r}, which says what the network observes")
     return json_object(f"{path}: {SETTINGS}", str(text))

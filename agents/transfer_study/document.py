@@ -79,11 +79,7 @@ def _system(where: str, name: Any) -> System:
 
 
 def _made(kind: type[T], where: str, table: Any, **more: Any) -> T:
-    """Make a dataclass from a table.
-
-    Raises:
-        OptionError: An entry is missing, unknown, or not of its type.
-    """
+    """Make a dataclass from a table."""
     if not isinstance(table, Mapping):
         raise OptionError(f"{where} is {table!r}, expected a table")
     hints, given = typing.get_type_hints(kind), {**table, **more}

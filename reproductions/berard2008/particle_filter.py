@@ -131,11 +131,7 @@ def _first(problem: FitProblem, options: ParticleOptions, rng: np.random.Generat
 
 
 def _deviations(problem: FitProblem, given: Mapping[str, float]) -> Array:
-    """Standard deviation per state entry, (n,), for states that are their own tangent coordinates.
-
-    Raises:
-        OptionError: A name is no state entry.
-    """
+    """Standard deviation per state entry, (n,), for states that are their own tangent coordinates."""
     names = problem.simulator.state_names
     for name in given:
         if name not in names:
@@ -144,11 +140,7 @@ def _deviations(problem: FitProblem, given: Mapping[str, float]) -> Array:
 
 
 def _weighted(problem: FitProblem, state: Array, measured: Array, weight: Array) -> Array:
-    """Weights after a measured row, with sum one.
-
-    Raises:
-        DataError: No particle is left.
-    """
+    """Weights after a measured row, with sum one."""
     difference = problem.compare(state, np.repeat(measured[None], len(state), axis=0))
     residual = np.nan_to_num(difference / np.asarray(problem.known_noise))
     logarithm = -0.5 * np.sum(residual**2, axis=1) + np.log(np.maximum(weight, 1e-300))

@@ -241,11 +241,7 @@ class System:
         )
 
     def _ground_truth(self, backend: str, kind: Callable[..., Any], keywords: dict[str, Any]) -> Simulator:
-        """A world of the user's: it must have our states first, and our controls.
-
-        Raises:
-            OptionError: It is of another system, cannot be called like this, is no Simulator, or has other states or controls.
-        """
+        """A world of the user's: it must have our states first, and our controls."""
         theirs = getattr(kind, "system", self.name)
         if theirs != self.name:
             raise OptionError(f"backend {backend!r} is a simulator of system {theirs!r}, this is {self.name!r}")
@@ -281,11 +277,7 @@ def identity_of(backend: str | Path) -> str:
 
 
 def _called(path: str) -> Callable[..., Any]:
-    """The class or function that a user's path names.
-
-    Raises:
-        OptionError: It names none whose arguments are known.
-    """
+    """The class or function that a user's path names."""
     found = load(path)
     try:
         inspect.signature(found)

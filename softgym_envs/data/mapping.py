@@ -152,11 +152,7 @@ def _as_read(table: Table, column: str) -> str:
 
 
 def _file_column(where: str, entry: Any) -> FileColumn:
-    """A column of the file, by its name alone or with unit and factor.
-
-    Raises:
-        FileFormatError: It is neither.
-    """
+    """A column of the file, by its name alone or with unit and factor."""
     if isinstance(entry, str):
         return FileColumn(entry)
     check_entries(where, entry, ("column", "unit", "factor"))

@@ -312,11 +312,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _table(path: Path, mapping: Mapping | None) -> Table:
-    """The columns of a file under our names.
-
-    Raises:
-        FileFormatError: It cannot be read, or all of its columns need a mapping.
-    """
+    """The columns of a file under our names."""
     if mapping is not None:
         return mapping.of(read_table(path, mapping.names))
     table = read_table(path)

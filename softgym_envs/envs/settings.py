@@ -158,11 +158,7 @@ def distribution(nominal: Parameters, settings: Settings) -> ParameterDistributi
 
 
 def _interval(nominal: Parameters, name: str, given: Any) -> Interval:
-    """An interval within a parameter's bounds, or of factors >= 0.
-
-    Raises:
-        ParameterError: It is none.
-    """
+    """An interval within a parameter's bounds, or of factors >= 0."""
     (lower, upper), times = nominal.specs()[name].bounds, isinstance(given, (tuple, list)) and given[:1] in (("x",), ["x"])
     try:
         ends = as_numbers(name, given[1:] if times else given)

@@ -408,9 +408,6 @@ def _autoreset_mode(given: Any) -> AutoresetMode:
 
     >>> _autoreset_mode("SameStep") is _autoreset_mode("same_step") is AutoresetMode.SAME_STEP
     True
-
-    Raises:
-        OptionError: There is none.
     """
     word = str(getattr(given, "value", given)).lower().replace("_", "")
     for name, mode in AUTORESET_MODES.items():
@@ -420,11 +417,7 @@ def _autoreset_mode(given: Any) -> AutoresetMode:
 
 
 def _checked_seed(name: str, seed: Any) -> int:
-    """Check a seed.
-
-    Raises:
-        OptionError: It is no whole number >= 0.
-    """
+    """Check a seed."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise OptionError(f"{name} is {shown(seed)}, expected a whole number >= 0")
     return int(seed)

@@ -247,11 +247,7 @@ def _ends(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
 
 
 def _contacts(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
-    """ball_joint, ball, peg.
-
-    Raises:
-        StructureError: A ball on a body that does not move.
-    """
+    """ball_joint, ball, peg."""
     rides = [ride[ball.body].then(np.eye(3), ball.xyz) for ball in tree.balls]
     for found, ball in zip(rides, tree.balls, strict=True):
         if found.joint < 0:

@@ -130,12 +130,7 @@ def _excess_of(residual: Array) -> float:
 
 
 def _check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory:
-    """The only recording of a problem with known noise.
-
-    Raises:
-        OptionError: The noise is not given.
-        DataError: There are several recordings, or fewer rows than the window.
-    """
+    """The only recording of a problem with known noise."""
     if problem.known_noise is None:
         raise OptionError("`noise` is not given: the arrival cost needs its standard deviation per column")
     if len(problem.split.train) != 1 or problem.split.train[0].num_steps < options.window:

@@ -209,11 +209,7 @@ def _scale(part: _Segments) -> Array:
 
 
 def _blocks(simulator: Simulator, recording: Trajectory, rows: int) -> list[tuple[Array, Array]]:
-    """States (rows + 1, nx) and controls (rows, nu) of whole blocks.
-
-    Raises:
-        DataError: A part of the state is missing.
-    """
+    """States (rows + 1, nx) and controls (rows, nu) of whole blocks."""
     missing = set(simulator.state_names) - set(recording.names)
     if missing:
         raise DataError(f"a correction needs fully measured states; the recording lacks {', '.join(sorted(missing)[:3])}")

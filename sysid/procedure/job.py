@@ -286,11 +286,7 @@ class Job:
         return str(Path(str(self.model)).resolve()) if is_file else self.model or ""
 
     def _goes_on(self, stage: Stage) -> bool:
-        """Whether the fit goes on from a checkpoint.
-
-        Raises:
-            OptionError: It should, and the method leaves none, or it has ended.
-        """
+        """Whether the fit goes on from a checkpoint."""
         if not self.resume:
             return False
         if self.out is None:
@@ -344,11 +340,7 @@ class Job:
             self.say(f"note: times are irregular, {off}: each value is compared at its own; rough stamps: `fps`")
 
     def _compare_robots(self, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> None:
-        """Note recordings of a robot with another structure than the simulator's.
-
-        Raises:
-            OptionError: They are of another system, or `record` wrote them of a robot with other controls.
-        """
+        """Note recordings of a robot with another structure than the simulator's."""
         name, notes = Path(self.model or next(iter(self.declared.models))).name, set()
         for recording in recordings:
             theirs, ours = SimulatorSpec.recorded(recording.metadata), SimulatorSpec.of(simulator, name)
@@ -368,11 +360,7 @@ class Job:
     def _without_mislabelled(
         self, procedure: Procedure, simulator: Simulator, recordings: tuple[Trajectory, ...]
     ) -> tuple[Trajectory, ...]:
-        """The recordings with lost and repeated rows as missing, each with a note.
-
-        Raises:
-            DataError: Units, times, axes or attitudes look otherwise than labelled, or a column is dead.
-        """
+        """The recordings with lost and repeated rows as missing, each with a note."""
         found, columns, start = [], self.declared.recorded_columns(simulator), self._start(simulator)
         gravities = () if {"gravity", "scale"} & set(self.free) else (9.81, float(getattr(start, "gravity", 9.81)))
         for number, recording in enumerate(recordings, 1):
@@ -392,11 +380,7 @@ class Job:
         return tuple(found)
 
     def _of_stage(self, stage: Stage, recordings: TrajectorySet) -> TrajectorySet:
-        """The recordings without those that say they are of another experiment than the stage's.
-
-        Raises:
-            OptionError: All of them are.
-        """
+        """The recordings without those that say they are of another experiment than the stage's."""
         own = ("", stage.experiment)
         others = ", ".join(sorted({label for t in recordings if (label := t.metadata.get(EXPERIMENT, "")) not in own}))
         if not stage.experiment or not others:

@@ -76,11 +76,7 @@ def guarded(problem: FitProblem) -> FitProblem:
 
 
 def _known(columns: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
-    """The chosen columns, all of them measured.
-
-    Raises:
-        DataError: One is not.
-    """
+    """The chosen columns, all of them measured."""
     for name in columns:
         if name not in there:
             raise DataError(f"missing column {name!r}: the robot measures {', '.join(there[:12])} of what was recorded")

@@ -167,11 +167,7 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
 
 
 def _check_angles(angles: Array) -> None:
-    """Refuse angles (T + 1, 7) [rad] that are impossible for a joint of an arm, and those of an arm that does not move.
-
-    Raises:
-        DataError: They are impossible, or do not move.
-    """
+    """Refuse angles (T + 1, 7) [rad] that are impossible for a joint of an arm, and those of an arm that does not move."""
     largest = np.abs(angles).max(axis=0)
     if largest.max() > 2.0 * np.pi:
         name = ARM[int(largest.argmax())]

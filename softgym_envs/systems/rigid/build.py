@@ -60,11 +60,7 @@ def _points(value: Any) -> Any:
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
-    """Two finite numbers.
-
-    Raises:
-        OptionError: Anything else.
-    """
+    """Two finite numbers."""
     try:
         a, b = value
     except (TypeError, ValueError):

@@ -212,11 +212,7 @@ def terms(action, before, after, bonus, weight, found):  # type: ignore[no-untyp
 
 
 def _pose(value: Any) -> Array:
-    """An option as a pose.
-
-    Raises:
-        OptionError: It is no pose.
-    """
+    """An option as a pose."""
     try:
         pose = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

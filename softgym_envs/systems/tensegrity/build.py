@@ -204,11 +204,7 @@ def uneven_ground(kind: str, seed: int = 0) -> Terrain:
 
 
 def _interval(name: str, value: Range) -> tuple[float, float]:
-    """A number as (number, number), an interval as it is.
-
-    Raises:
-        OptionError: Neither.
-    """
+    """A number as (number, number), an interval as it is."""
     try:
         ends = np.atleast_1d(as_numbers(name, value))
     except ShapeError:

@@ -65,11 +65,7 @@ def stable_faces(model: TensegrityModel, *, margin: float = 0.02) -> Array:
 
 
 def _hull(points: Array, otherwise: str) -> ConvexHull:
-    """The convex hull of points (N, 2) or (N, 3).
-
-    Raises:
-        StructureError: They span none; `otherwise` is the message.
-    """
+    """The convex hull of points (N, 2) or (N, 3)."""
     try:
         return ConvexHull(points)
     except QhullError as error:

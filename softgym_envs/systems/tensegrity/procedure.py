@@ -158,12 +158,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
 
 def _check_markers(model: TensegrityModel, position: Array) -> None:
-    """Check the first positions of nodes (N, 3), NaN where unseen.
-
-    Raises:
-        DataError: Ends of rods are not as far apart as the model's, all alike or one of them; ends of a rod look exchanged, or
-            an axis turned round; or all nodes are under the ground.
-    """
+    """Check the first positions of nodes (N, 3), NaN where unseen."""
     rods = np.linalg.norm(position[1::2] - position[::2], axis=1) / np.linalg.norm(model.nodes[1::2] - model.nodes[::2], axis=1)
     if np.isfinite(rods).sum() > 1 and np.nanmax(rods) > MISLABELLED * np.nanmin(rods):
         worst = int(np.nanargmax(np.abs(np.log(rods / np.nanmedian(rods)))))
@@ -213,11 +208,7 @@ def _check_ends(model: TensegrityModel, position: Array) -> None:
 
 
 def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
-    """Name, node (-1 for the centre of mass) and axis of every column that is one.
-
-    Raises:
-        OptionError: No such node.
-    """
+    """Name, node (-1 for the centre of mass) and axis of every column that is one."""
     picks = []
     for name in names:
         match = re.fullmatch(r"(com|(?:node|point)(\d+))\.([xyz])", name)

@@ -318,9 +318,6 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
     """State whose links follow points (rows, P, 2), which may hold NaN.
 
     Least squares of heading(s, t) = base + s (p(s) + t q(s) + t^2 r(s)) with polynomials in the share s of the length.
-
-    Raises:
-        DataError: No row shows two points.
     """
     shown = np.isfinite(points).all(axis=2).sum(axis=1) > 1
     if not shown.any():
