@@ -68,6 +68,16 @@ class Linear(Base):
         return Linearization(np.tile(A, (rows, 1, 1)), gain[:, None, None] * B, C)
 
 
+@dataclass(frozen=True, eq=False)
+class Fragile(Linear):
+    """Fails wherever |x| > 1."""
+
+    def _step(self, state, control, parameter_values, substeps):
+        after, status = super()._step(state, control, parameter_values, substeps)
+        bad = (np.abs(after) > 1.0).any(axis=1)
+        return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
+
+
 class Circle:
     """Layout of the pendulum: a manifold that `StateLayout` does not know."""
 

@@ -6,6 +6,7 @@ os.environ["SDL_VIDEODRIVER"] = "dummy"
 os.environ["SDL_AUDIODRIVER"] = "dummy"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Generator
+from types import ModuleType
 
 import pytest
 
@@ -24,6 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         (few if item.path.name.startswith("test_sysid") else many).append(item)
     items[:] = [*many[:half], *few, *many[half:]]
+
+
+@pytest.fixture(scope="session")
+def script() -> ModuleType:
+    """The subcommand `identify`."""
+    from helpers import load_script
+
+    return load_script("scripts/identify.py")
 
 
 def _skipped() -> Generator[None, object, object]:

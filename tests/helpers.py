@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -79,6 +80,21 @@ def noisy(env_id: str, backend: str = NATIVE) -> dict[str, Any]:
 def late(env_id: str, steps: int) -> dict[str, float]:
     """Keywords of actions that are some control steps late."""
     return {"action_latency": steps * system_of_id(env_id).task(env_id).control_period}
+
+
+def success(env_id: str, make: Any, *, backend: str = NATIVE, rows: int = 32, **keywords: Any) -> float:
+    """Share of first episodes in which the policy that `make` makes of the environment succeeds."""
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=rows, backend=backend, **keywords)
+    observation, _ = envs.reset(seed=5)
+    policy, done, reached = make(envs), np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
+    for _ in range(200):
+        observation, _, terminated, truncated, info = envs.step(np.asarray(policy(observation), dtype=np.float32))
+        reached |= info["is_success"] & ~done
+        done |= terminated | truncated
+        if done.all():
+            break
+    assert done.all()
+    return float(reached.mean())
 
 
 HUNG = 3600.0

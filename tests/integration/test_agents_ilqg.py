@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from agents_models import CartPole, Linear, OneConstant, Pendulum
+from agents_models import CartPole, Fragile, Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 from scipy.optimize import minimize
 
@@ -415,16 +415,6 @@ def test_every_simulator_step_is_counted(difference_step):
     # Pendulum.linearize hides its differences from the count of the fixture; `finite_differences` by the planner does not.
     assert plan.steps.simulated == p.rows_stepped[0]
     assert plan.steps.total(per_linearization=8) == plan.steps.simulated + taken * linearized
-
-
-@dataclass(frozen=True, eq=False)
-class Fragile(Linear):
-    """Fails wherever |x| > 1."""
-
-    def _step(self, state, control, parameter_values, substeps):
-        after, status = super()._step(state, control, parameter_values, substeps)
-        bad = (np.abs(after) > 1.0).any(axis=1)
-        return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 
 
 def test_failed_rows_are_rejected():

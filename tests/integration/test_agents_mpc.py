@@ -4,7 +4,7 @@ task's own reward, beside the environment. MPC by a task's own reward."""
 import gymnasium as gym
 import numpy as np
 import pytest
-from agents_models import CartPole, Linear, OneConstant, Pendulum
+from agents_models import CartPole, Fragile, Linear, OneConstant, Pendulum
 from scipy.linalg import solve_discrete_are
 
 from agents.control.actions import ActionSimulator, RewardCost
@@ -168,12 +168,6 @@ def test_mix_rejects_failed_samples_and_tends_to_the_best():
 
 
 def test_ilqg_mpc_keeps_its_plan_where_the_shifted_one_fails():
-    class Fragile(Linear):
-        def _step(self, state, control, parameter_values, substeps):
-            after, status = super()._step(state, control, parameter_values, substeps)
-            bad = (np.abs(after) > 1.0).any(axis=1)
-            return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
-
     s = Fragile(limit=0.05)
     cost = FeatureCost(s, lambda x: x, np.zeros(4), np.ones(4), control_weight=0.1)
     controller = ILQGController(s, cost, np.zeros((5, 2)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 import pytest
-from agents_models import Linear, Pendulum
+from agents_models import Fragile, Linear, Pendulum
 from scipy.linalg import solve_discrete_are
 
 from agents.control.cost import FeatureCost
@@ -401,12 +401,6 @@ def test_gps_approaches_ilqg_on_a_pendulum_and_counts_its_steps():
 
 
 def test_failed_rollouts_are_left_out():
-    class Fragile(Linear):
-        def _step(self, state, control, parameter_values, substeps):
-            after, status = super()._step(state, control, parameter_values, substeps)
-            bad = (np.abs(after) > 1.0).any(axis=1)
-            return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
-
     s = Fragile(limit=2.0)
     cost = FeatureCost(s, lambda x: x[..., :1], [2.0], [1.0], control_weight=1e-3)
     plan = plan_gps(

@@ -11,6 +11,7 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 import pytest
+from helpers import success
 
 from agents.control.first_guess import minimum_jerk
 from agents.control.optimal import Manoeuvre, solve_form
@@ -202,28 +203,14 @@ def test_bad_options_are_named():
 # --- tasks ----------------------------------------------------------------------------------------------------------------
 
 
-def success(env_id: str, backend: str, make, rows: int = 32) -> float:
-    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=rows, backend=backend)
-    observation, _ = envs.reset(seed=5)
-    policy, done, reached = make(envs), np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
-    for _ in range(200):
-        observation, _, terminated, truncated, info = envs.step(policy(observation).astype(np.float32))
-        reached |= info["is_success"] & ~done
-        done |= terminated | truncated
-        if done.all():
-            break
-    assert done.all()
-    return float(reached.mean())
-
-
 @pytest.mark.parametrize("env_id", ["ArmReach-v0", "ArmHold-v0"])
 def test_a_reflex_does_it_and_nothing_does_not(env_id: str):
     for backend in ("native", "mujoco"):
-        assert success(env_id, backend, reflex) >= 0.9
+        assert success(env_id, reflex, backend=backend) >= 0.9
     rng = np.random.default_rng(0)
     for idle in (lambda o: np.zeros((len(o), 2)), lambda o: -np.ones((len(o), 2)), lambda o: rng.uniform(-1, 1, (len(o), 2))):
-        assert success(env_id, "native", lambda envs, idle=idle: idle) <= 0.05
-    assert success(env_id, "native", blind) < 0.3
+        assert success(env_id, lambda envs, idle=idle: idle) <= 0.05
+    assert success(env_id, blind) < 0.3
 
 
 def test_a_load_that_is_named_is_not_drawn():
@@ -239,7 +226,7 @@ def test_a_load_that_is_named_is_not_drawn():
 
 def test_no_constant_excitation_holds_both_angles():
     for constant in itertools.product(np.linspace(-1.0, 1.0, 7), repeat=2):
-        assert success("ArmHold-v0", "native", lambda envs, held=constant: lambda o: np.tile(held, (len(o), 1))) < 0.1, constant
+        assert success("ArmHold-v0", lambda envs, held=constant: lambda o: np.tile(held, (len(o), 1))) < 0.1, constant
 
 
 def test_to_let_the_target_move_pays_at_once():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import load_script, run_script
+from helpers import run_script
 from rigid_ground_truth import jumping
 from rigid_ground_truth import slide as pushed
 from sysid_systems import Spring, SpringParameters, record
@@ -22,7 +22,7 @@ from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulato
 from softgym_envs.systems.rigid.experiments import record as record_rigid
 from softgym_envs.systems.rigid.model import BlockModel
 from softgym_envs.systems.rigid.parameters import BlockParameters
-from softgym_envs.systems.rigid.procedure import BLOCK, first_state
+from softgym_envs.systems.rigid.procedure import BLOCK, CAMERA, first_state
 from softgym_envs.systems.vine import VineModel
 from softgym_envs.systems.vine.dynamics import VineSimulator
 from softgym_envs.systems.vine.parameters import VineParameters
@@ -35,13 +35,6 @@ from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.procedure.job import Job, all_recognised, unused
 from sysid.procedure.mislabelled import LARGE, with_other_labels
 from sysid.procedure.stage_problem import stage_problem
-
-CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    return load_script("scripts/identify.py")
 
 
 def slide(rate: float, seconds: float = 0.8, friction: float = 0.4, seed: int = 0) -> Trajectory:

@@ -243,15 +243,6 @@ def test_a_worker_that_is_killed_is_a_failed_run(tmp_path):
 
 # --- Files in a study's folder ----------------------------------------------------------------------------------------
 
-GOOD = {
-    "cost": 1.0,
-    "failed": 0,
-    "ground_truth_steps": {"train": 3},
-    "measures": {"m": [1.0, 2.0]},
-    "model_cost": None,
-    "seconds": 1.0,
-}
-
 
 @pytest.mark.parametrize(
     "change",
@@ -262,9 +253,9 @@ GOOD = {
 )  # fmt: skip
 def test_a_record_that_lacks_a_number_is_refused(tmp_path, change):
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(GOOD))
-    assert read_record(path) == GOOD
-    path.write_text(json.dumps({**GOOD, **change}))
+    path.write_text(json.dumps(fuzz.RECORD))
+    assert read_record(path) == fuzz.RECORD
+    path.write_text(json.dumps({**fuzz.RECORD, **change}))
     with pytest.raises(FileFormatError, match=r"run\.json"):
         read_record(path)
 

@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,19 +18,12 @@ from softgym_envs.systems.rigid.dynamics import BlockSimulator, ParticleSimulato
 from softgym_envs.systems.rigid.experiments import record
 from softgym_envs.systems.rigid.model import BlockModel, ParticleModel
 from softgym_envs.systems.rigid.parameters import BlockParameters, ParticleParameters
-from softgym_envs.systems.rigid.procedure import first_state
+from softgym_envs.systems.rigid.procedure import CAMERA, first_state
 from softgym_envs.systems.rigid.scene_file import load_block
 from sysid.problem.noise import noise_of
 from sysid.procedure.identification import Identification
 
 pytest.importorskip("casadi")
-
-CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    return load_script("scripts/identify.py")
 
 
 def camera_file(path: Path, recording: Trajectory, scales: dict[str, float], *, controls: bool = False) -> Path:

@@ -67,11 +67,6 @@ SYSTEM = System(
 SPRING = f"{HERE}:SYSTEM"
 
 
-@pytest.fixture
-def script() -> Any:
-    return load_script("scripts/identify.py")
-
-
 @pytest.mark.parametrize("method", ["one_step", "multiple_shooting", "single_shooting"])
 def test_a_file_becomes_a_fit(script: Any, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     record(Spring(), GROUND_TRUTH, count=2).save(tmp_path / "data.h5")

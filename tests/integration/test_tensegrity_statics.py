@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tensegrity_systems import lifted
+from tensegrity_systems import STRUCTURE, lifted
 
 from softgym_envs.core.errors import OptionError, ParameterError, SimulationWarning, StructureError
 from softgym_envs.systems.tensegrity.dynamics import MAX_ENERGY_GAIN, TensegritySimulator
@@ -147,28 +147,6 @@ def test_a_damping_that_steps_do_not_bear_is_warned_of_and_shakes_a_robot_for_ev
         assert speed(params=too_much, **implicit) < 0.05
     with pytest.warns(SimulationWarning, match="up to 1500 N s/m"):
         gym.make("softgym_envs:TensegrityRoll-v0", randomize={"cable_damping": (500.0, 1500.0)}, disable_env_checker=True)
-
-
-STRUCTURE = """
-name = "tripod"
-actuated = ["c0", "c1"]
-[nodes]
-a = [0.0, 0.0, 0.0]
-b = [0.0, 0.0, 1.0]
-c = [0.5, 0.0, 0.0]
-d = [0.5, 0.0, 1.0]
-[[rods]]
-nodes = ["a", "b"]
-[[rods]]
-nodes = ["c", "d"]
-[[cables]]
-name = "c0"
-nodes = ["a", "c"]
-[[cables]]
-name = "c1"
-nodes = ["b", "d"]
-stiffness_ratio = 2.0
-"""
 
 
 def test_structures_come_from_toml(tmp_path) -> None:

@@ -11,6 +11,7 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 import pytest
+from helpers import success
 from scipy.optimize import lsq_linear
 
 from reproductions.penner2020.director_steps import DirectorSteps
@@ -179,28 +180,14 @@ def test_inverse_kinematics_finds_poses_within_the_limits():
     assert MODEL.reaching(np.array([[3.0, 0.0, 0.0]]))[1][0] > 2.0  # out of reach: it says how far
 
 
-def success(backend: str, make, rows: int = 32, **keywords) -> float:
-    envs = gym.make_vec("softgym_envs:UpperBodyReach-v0", num_envs=rows, backend=backend, **keywords)
-    observation, _ = envs.reset(seed=5)
-    policy, done, reached = make(envs), np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
-    for _ in range(150):
-        observation, _, terminated, truncated, info = envs.step(np.asarray(policy(observation), dtype=np.float32))
-        reached |= info["is_success"] & ~done
-        done |= terminated | truncated
-        if done.all():
-            break
-    assert done.all()
-    return float(reached.mean())
-
-
 def test_a_controller_does_it_and_nothing_does_not():
     for backend in ("native", "mujoco"):
-        assert success(backend, reach) >= 0.9
-    assert success("native", reach, sensor_noise=0.02, action_latency=0.04) >= 0.9
+        assert success("UpperBodyReach-v0", reach, backend=backend) >= 0.9
+    assert success("UpperBodyReach-v0", reach, sensor_noise=0.02, action_latency=0.04) >= 0.9
     rng = np.random.default_rng(0)
-    assert success("native", lambda envs: lambda o: np.zeros((len(o), 12))) < 0.05
-    assert success("native", lambda envs: lambda o: rng.uniform(-1, 1, (len(o), 12))) < 0.2
-    assert success("native", blind) < 0.3
+    assert success("UpperBodyReach-v0", lambda envs: lambda o: np.zeros((len(o), 12))) < 0.05
+    assert success("UpperBodyReach-v0", lambda envs: lambda o: rng.uniform(-1, 1, (len(o), 12))) < 0.2
+    assert success("UpperBodyReach-v0", blind) < 0.3
 
 
 def test_constants_are_found_in_recordings_of_ones_own_and_of_the_mujoco_model():
@@ -229,7 +216,7 @@ def test_a_users_arm_reaches_too():
     """Two joints in a plane, from a file."""
     path = Path(__file__).parents[1] / "data/models/upper_body.toml"
     for backend in ("native", "mujoco"):
-        assert success(backend, reach, rows=16, model=str(path)) >= 0.8
+        assert success("UpperBodyReach-v0", reach, backend=backend, rows=16, model=str(path)) >= 0.8
 
 
 def test_goals_are_as_far_and_as_light_as_asked_or_refused():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fuzz import MODELS, toml
 from helpers import ROOT, load_script, run_script
+from tensegrity_systems import STRUCTURE
 
 from softgym_envs.core.errors import DataError, FileFormatError, ParameterError, SoftgymError, StorageError, StructureError
 from softgym_envs.core.files import read_json, read_toml, write_atomically
@@ -153,47 +154,22 @@ def test_what_is_no_file_is_not_read(frugal, read, path):
         read(path)
 
 
-def structure(**changes):
-    """A file of the tensegrity system, as text with replacements."""
-    text = """
-[nodes]
-a = [0.0, 0.0, 0.0]
-b = [0.0, 0.0, 1.0]
-c = [1.0, 0.0, 0.0]
-d = [1.0, 0.0, 1.0]
-[[rods]]
-nodes = ["a", "b"]
-[[rods]]
-nodes = ["c", "d"]
-[[cables]]
-name = "c0"
-nodes = ["a", "c"]
-stiffness_ratio = 1.0
-[[cables]]
-name = "c1"
-nodes = ["b", "d"]
-"""
-    for old, new in changes.values():
-        assert old in text
-        text = text.replace(old, new, 1)
-    return text
-
-
 @pytest.mark.parametrize(
     ("old", "new", "error", "message"),
     [
-        ("stiffness_ratio", "stifness_ratio", FileFormatError, "cables 0: unknown entry 'stifness_ratio'"),
+        ("stiffness_ratio", "stifness_ratio", FileFormatError, "cables 1: unknown entry 'stifness_ratio'"),
         ("[[cables]]", "mass = 1.0\n[[cables]]", FileFormatError, "rods 1: unknown entry 'mass'"),
-        ('"c1"', '"c0"', StructureError, "two cables are named 'c0'"),
-        ("stiffness_ratio = 1.0", "stiffness_ratio = true", FileFormatError, "cables 0: stiffness_ratio is True"),
-        ("stiffness_ratio = 1.0", "stiffness_ratio = nan", FileFormatError, "cables 0: stiffness_ratio is nan"),
-        ("stiffness_ratio = 1.0", "rest_ratio = inf", FileFormatError, "cables 0: rest_ratio is inf"),
+        ('name = "c1"', 'name = "c0"', StructureError, "two cables are named 'c0'"),
+        ("stiffness_ratio = 2.0", "stiffness_ratio = true", FileFormatError, "cables 1: stiffness_ratio is True"),
+        ("stiffness_ratio = 2.0", "stiffness_ratio = nan", FileFormatError, "cables 1: stiffness_ratio is nan"),
+        ("stiffness_ratio = 2.0", "rest_ratio = inf", FileFormatError, "cables 1: rest_ratio is inf"),
         ("[0.0, 0.0, 0.0]", "[0.0, false, 0.0]", FileFormatError, r"nodes\.a\[1\] is False"),
         ("[[rods]]", "[rod]\n[[rods]]", FileFormatError, "unknown entry 'rod'"),
     ],
 )
 def test_typos_in_a_structure_are_named(tmp_path, old, new, error, message):
-    path = written(tmp_path, structure(change=(old, new)), "robot.toml")
+    assert old in STRUCTURE
+    path = written(tmp_path, STRUCTURE.replace(old, new, 1), "robot.toml")
     with pytest.raises(error, match=message):
         system("tensegrity").model(path)
 
