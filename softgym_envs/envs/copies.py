@@ -15,6 +15,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from ..core.parameters import Parameters
+from ..core.simulator import Simulator
+from ..core.task import Task
 from .episodes import Episodes
 
 
@@ -54,6 +56,16 @@ class Copied:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["built"])  # type: ignore[misc]
         thaw(self, state)
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.episodes.task
+
+    @property
+    def simulator(self) -> Simulator:
+        """The simulator under the task."""
+        return self.episodes.simulator
 
     @property
     def spec(self) -> EnvSpec | None:

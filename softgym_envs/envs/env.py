@@ -10,8 +10,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
-from ..core.simulator import Array, Simulator
-from ..core.task import Task, check_time
+from ..core.simulator import Array
+from ..core.task import check_time
 from ..systems import system as load_system
 from .checks import checked_action
 from .copies import Copied
@@ -63,16 +63,6 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         self.observation_space, self.action_space = spaces_of(self.episodes)
         self.backend = self.episodes.settings.backend
         self._renderer: Any = None
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.episodes.task
-
-    @property
-    def simulator(self) -> Simulator:
-        """The simulator under the task."""
-        return self.episodes.simulator
 
     @property
     def state(self) -> Array:

@@ -13,8 +13,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..core.errors import MissingDependencyError, OptionError, ShapeError, shown
-from ..core.simulator import Array, Simulator, check_choice, check_number
-from ..core.task import BoolArray, Task, check_time, options_of
+from ..core.simulator import Array, check_choice, check_number
+from ..core.task import BoolArray, check_time, options_of
 from ..systems import system as load_system
 from .checks import checked_action
 from .copies import Copied
@@ -156,16 +156,6 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         self.backend = self.episodes.settings.backend
         self._done = np.zeros(self.num_envs, dtype=np.bool_)
         self._renderer: Any = None
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.episodes.task
-
-    @property
-    def simulator(self) -> Simulator:
-        """The simulator under the task."""
-        return self.episodes.simulator
 
     @property
     def state(self) -> Array:

@@ -14,11 +14,12 @@ import numpy as np
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...rendering.colors import FORCE, RING, TRAIL, TUBE
+from ...rendering.picture import BasePicture
 from ...rendering.scene import Face, GroundGrid, Primitive, Scene, Segment, Trail, flat
 from .model import BoxModel
 
 
-class BoxPicture:
+class BoxPicture(BasePicture):
     """Draws and drives the box; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1-3": "push back along an axis", "space": "let go"}
@@ -59,10 +60,6 @@ class BoxPicture:
     def heading_action(self, model: BoxModel, state: Array, heading: Array) -> Array:
         """The largest force along the heading."""
         return np.array([heading[0], 0.0]) if model.planar else np.array([heading[0], heading[1], 0.0])
-
-    def rest_action(self, model: BoxModel) -> Array:
-        """No force, (nu,)."""
-        return np.zeros(len(model.control_names))
 
 
 PICTURE = BoxPicture()

@@ -13,7 +13,7 @@ from ...core.parameters import Parameters
 from ...core.simulator import Array, Status, check_array
 from ...mechanics.structure import rotation
 from ...rendering.colors import CAP, FORCE, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
-from ...rendering.picture import shown
+from ...rendering.picture import BasePicture, shown
 from ...rendering.scene import GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of, flat
 from .dynamics import LoopSimulator
 from .model import ARM, CLAMP, PARAMETERS, PEG_LENGTH, PEG_RADIUS, LoopModel
@@ -35,7 +35,7 @@ THICKNESS = (0.11, 0.11, 0.09, 0.09, 0.07, 0.07, 0.05)
 """Thickness of the arm's drawn parts, from each joint to the next [m]."""
 
 
-class LoopPicture:
+class LoopPicture(BasePicture):
     """Draws and drives arm, loop and the force on the clamp, or a peg; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "move the hand that way", "1-6": "turn joints back", "space": "let go"}
@@ -55,10 +55,6 @@ class LoopPicture:
         slopes = model.mechanism.point_slopes("H", _angles(model, state))[0, :, : len(ARM)]
         torques = np.array([*heading, 0.0]) @ slopes
         return np.asarray(torques / np.abs(torques).max())
-
-    def rest_action(self, model: LoopModel) -> Array:
-        """No torques beyond those that hold the start, (7,)."""
-        return np.zeros(len(ARM))
 
 
 PICTURE = LoopPicture()

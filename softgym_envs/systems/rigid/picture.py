@@ -14,7 +14,7 @@ import numpy as np
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
-from ...rendering.picture import shown
+from ...rendering.picture import BasePicture, shown
 from ...rendering.scene import (
     Arrow,
     GroundGrid,
@@ -46,7 +46,7 @@ BALL = 0.06
 """Radius of a drawn particle [m]."""
 
 
-class BlockPicture:
+class BlockPicture(BasePicture):
     """Draws and drives the block; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1 2": "push back, to its right", "space": "let go"}
@@ -66,12 +66,8 @@ class BlockPicture:
         c, s = math.cos(state[2]), math.sin(state[2])
         return np.array([c * heading[0] + s * heading[1], c * heading[1] - s * heading[0]])
 
-    def rest_action(self, model: BlockModel) -> Array:
-        """No force, (2,)."""
-        return np.zeros(model.nu)
 
-
-class ParticlePicture:
+class ParticlePicture(BasePicture):
     """Draws and drives particles; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1-6": "push particles back", "space": "let go"}
@@ -99,10 +95,6 @@ class ParticlePicture:
     def heading_action(self, model: ParticleModel, state: Array, heading: Array) -> Array:
         """The heading's part along x, for every particle: they move in vertical planes."""
         return np.full(model.nu, heading[0])
-
-    def rest_action(self, model: ParticleModel) -> Array:
-        """No force, (n,)."""
-        return np.zeros(model.nu)
 
 
 BLOCK = BlockPicture()

@@ -13,7 +13,7 @@ import numpy as np
 from ...core.parameters import Parameters
 from ...core.simulator import Array, check_array
 from ...rendering.colors import CAP, COMMAND, GOAL, ROD, SLACK, TRAIL, VELOCITY, as_color, tension_colors
-from ...rendering.picture import shown
+from ...rendering.picture import BasePicture, shown
 from ...rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail
 from .controllers import rolling
 from .model import TensegrityModel
@@ -23,7 +23,7 @@ CABLE_WIDTH = 0.014
 """[m] on a robot whose longest rod is 1.684 m; scales with it."""
 
 
-class TensegrityPicture:
+class TensegrityPicture(BasePicture):
     """Draws and drives tensegrity robots; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "roll", "1-6": "pull cables", "space": "let go"}
@@ -50,10 +50,6 @@ class TensegrityPicture:
     def heading_action(self, model: TensegrityModel, state: Array, heading: Array) -> Array:
         """Action of `controllers.rolling`."""
         return rolling(model, state, heading)
-
-    def rest_action(self, model: TensegrityModel) -> Array:
-        """Motors off, (m,)."""
-        return np.zeros(model.nu)
 
 
 PICTURE = TensegrityPicture()
