@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from softgym_envs.core.errors import MissingDependencyError
+from softgym_envs.core.errors import needed
 from softgym_envs.core.simulator import Array
 
 from ..learning.evaluation import Controller, Evaluation, evaluate_controller
@@ -87,10 +87,8 @@ def demonstrated(controller: Controller, case: Case, alive: Any) -> tuple[Evalua
 
 def fitted(observations: Array, actions: Array, seed: int) -> Network:
     """Least squares of actions by a network of two hidden layers; observations are normalised within its first layer."""
-    try:
+    with needed("imitation needs torch", "learn"):
         import torch
-    except ImportError as error:
-        raise MissingDependencyError.of("imitation needs torch", "learn") from error
     generator = torch.Generator().manual_seed(seed)
     mean, spread = observations.mean(axis=0), np.maximum(observations.std(axis=0), 1e-3)
     x = torch.as_tensor((observations - mean) / spread, dtype=torch.float32)

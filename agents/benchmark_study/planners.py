@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse
 
-from softgym_envs.core.errors import MissingDependencyError
+from softgym_envs.core.errors import needed
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Symbolic, check_array
 from softgym_envs.core.task import load
@@ -228,10 +228,8 @@ def solve_program(H: Array, g: Array, plan: Array, last: Array) -> Array | None:
     Raises:
         MissingDependencyError: OSQP is not installed.
     """
-    try:
+    with needed("linear MPC needs osqp", "control"):
         import osqp
-    except ImportError as error:
-        raise MissingDependencyError.of("linear MPC needs osqp", "control") from error
     T, na = plan.shape
     rates = scipy.sparse.eye(T * na) - scipy.sparse.eye(T * na, k=-na)
     now = plan.ravel() - np.concatenate([last, plan.ravel()[:-na]])

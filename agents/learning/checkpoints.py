@@ -19,15 +19,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
+from softgym_envs.core.errors import FileFormatError, OptionError, needed
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.spec import plain, short
 
-try:
+with needed("agents.learning.checkpoints needs stable-baselines3", "learn"):
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-except ImportError as error:
-    raise MissingDependencyError.of("agents.learning.checkpoints needs stable-baselines3", "learn") from error
 
 RUN = "run.json"
 """Name of the file in a checkpoint that identifies its run."""

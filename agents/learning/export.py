@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DependencyError, MissingDependencyError, OptionError
+from softgym_envs.core.errors import DependencyError, OptionError, needed
 from softgym_envs.core.files import write_atomically
 
 from ..policies import Network
@@ -55,10 +55,8 @@ def export_network(network: Network, contract: PolicyContract, out: Path) -> Pat
             f"{network.source}: the task of {contract.id} scales actions in another way than one by one, and linear on either "
             "side of 0: a contract cannot say what a control is"
         )
-    try:
+    with needed("export needs onnx and onnxruntime", "onnx"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingDependencyError.of("export needs onnx and onnxruntime", "onnx") from error
     low, high = limits(contract)
     written = graph(network, contract)
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
@@ -86,11 +84,9 @@ def graph(network: Network, contract: PolicyContract) -> bytes:
     Raises:
         MissingDependencyError: onnx is not installed.
     """
-    try:
+    with needed("export needs onnx and onnxruntime", "onnx"):
         import onnx
         from onnx import TensorProto, helper, numpy_helper
-    except ImportError as error:
-        raise MissingDependencyError.of("export needs onnx and onnxruntime", "onnx") from error
     low, high = limits(contract)
     arrays: dict[str, NDArray[np.float32]] = {"low": low, "high": high}
     nodes = [helper.make_node("Max", ["observation", "low"], ["above"]), helper.make_node("Min", ["above", "high"], ["layer0"])]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, shown
+from softgym_envs.core.errors import FileFormatError, needed, shown
 from softgym_envs.core.files import read_json, write_atomically
 
 from ..policies import ACTIVATIONS, MOST_WEIGHT_BYTES, Network, check_layers, load_network, observed_keywords, pretrained
@@ -85,10 +85,8 @@ def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights by name, and settings."""
     if not path.is_file():
         raise FileFormatError(f"{path}: no such file")
-    try:
+    with needed(f"{path} needs torch", "learn"):
         import torch
-    except ImportError as error:
-        raise MissingDependencyError.of(f"{path} needs torch", "learn") from error
     try:
         with zipfile.ZipFile(path) as archive:
             for part in ("policy.pth", "data"):

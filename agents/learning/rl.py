@@ -22,20 +22,18 @@ from typing import Any, Literal, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import OptionError, needed
 from softgym_envs.core.files import write_json
 from softgym_envs.core.simulator import check_number
 from softgym_envs.core.system import identity_of
 
-try:
+with needed("agents.learning.rl needs stable-baselines3", "learn"):
     import torch
     from stable_baselines3 import SAC
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.logger import Logger, make_output_format
     from stable_baselines3.common.utils import LinearSchedule
-except ImportError as error:
-    raise MissingDependencyError.of("agents.learning.rl needs stable-baselines3", "learn") from error
 
 from .checkpoints import checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint, steps_of
 from .contract import PolicyContract

@@ -23,15 +23,13 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import OptionError, needed
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 
-try:
+with needed("learner 'rsl' needs rsl-rl-lib", "device"):
     from rsl_rl.env import VecEnv
     from rsl_rl.runners import OnPolicyRunner
     from tensordict import TensorDict
-except ImportError as error:
-    raise MissingDependencyError.of("learner 'rsl' needs rsl-rl-lib", "device") from error
 
 from ..policies import Network, save_network
 from . import curve

@@ -11,13 +11,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import OptionError, needed
 
-try:
+with needed("agents.learning.vec_env needs stable-baselines3", "learn"):
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
-except ImportError as error:
-    raise MissingDependencyError.of("agents.learning.vec_env needs stable-baselines3", "learn") from error
 
 
 OWN = ("state", "context")

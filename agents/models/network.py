@@ -17,15 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
+from softgym_envs.core.errors import DataError, OptionError, needed
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.simulator import Array, IntArray, Linearization, Simulator, finite_differences
 from softgym_envs.core.trajectory import TrajectorySet
 
-try:
+with needed("agents.models.network needs torch", "learn"):
     import torch
-except ImportError as error:
-    raise MissingDependencyError.of("agents.models.network needs torch", "learn") from error
 
 from .wrapper import Wrapper
 

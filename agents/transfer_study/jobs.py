@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, SoftgymError
+from softgym_envs.core.errors import FileFormatError, OptionError, SoftgymError, needed
 from softgym_envs.core.files import read_json, write_json
 
 from .definition import GROUPS, Study, StudyRun, Threshold
@@ -229,10 +229,8 @@ def _end_with_parent(pipe: Connection) -> None:
 
 
 def _ray(calls: Sequence[Call], workers: int) -> Results:
-    try:
+    with needed("the executor 'ray' needs Ray", "ray"):
         import ray
-    except ImportError as error:
-        raise MissingDependencyError.of("the executor 'ray' needs Ray", "ray") from error
     # Workers find what this process finds: a study's task may live in a script.
     paths = os.pathsep.join(entry for entry in sys.path if entry)
     ray.init(ignore_reinit_error=True, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}})

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from softgym_envs.core.errors import MissingDependencyError, SoftgymError, StructureError
+from softgym_envs.core.errors import SoftgymError, StructureError, needed
 from softgym_envs.core.simulator import Array, check_number
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.systems.loop.dynamics import LoopSimulator
@@ -146,10 +146,8 @@ def optimal(
         StructureError: The loop can follow none of the manipulations that were tried.
     """
     check_number("evaluations", evaluations, low=1, whole=True)
-    try:
+    with needed("the search needs CMA-ES", "sysid"):
         import cma
-    except ImportError as error:
-        raise MissingDependencyError.of("the search needs CMA-ES", "sysid") from error
     options = {"maxfevals": evaluations, "popsize": min(POPULATION, max(evaluations, 2)), "seed": seed, "verbose": -9}
     search = cma.CMAEvolutionStrategy(np.random.default_rng(seed).uniform(-1, 1, (4 if moved else 3) * COUNT), 1.0, options)
     while not search.stop():

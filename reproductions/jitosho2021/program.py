@@ -17,7 +17,7 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DataError, MissingDependencyError
+from softgym_envs.core.errors import DataError, needed
 from softgym_envs.systems.vine.obstacles import Circle, Polygon, Shape, to_local
 
 from .model import PaperModel
@@ -214,10 +214,8 @@ class OsqpSolver:
     """Whether to update and warm-start; else every program is set up anew, as the authors' program does."""
 
     def __post_init__(self) -> None:
-        try:
+        with needed("this solver needs osqp", "control"):
             import osqp
-        except ImportError as error:
-            raise MissingDependencyError.of("this solver needs osqp", "control") from error
         self._module: Any = osqp
         self._solver: Any = None
         self._pattern: Any = None

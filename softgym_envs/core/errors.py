@@ -6,6 +6,9 @@ raises: a failed row carries a status instead (see `softgym_envs.core.simulator.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 MAX_SHOWN_CHARACTERS = 200
 """Characters of a value that a message shows."""
 
@@ -78,6 +81,15 @@ class MissingDependencyError(SoftgymError, ImportError):
         evolution needs cma: pip install ".[sysid]" in a clone of the repository
         """
         return cls(f'{what}: pip install ".[{extra}]" in a clone of the repository')
+
+
+@contextmanager
+def needed(what: str, extra: str) -> Iterator[None]:
+    """Imports of packages that an extra brings; one that is missing is a `MissingDependencyError` of `what`."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError.of(what, extra) from error
 
 
 class SimulationWarning(UserWarning):

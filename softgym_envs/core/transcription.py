@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .complementarity import ComplementarityForm
-from .errors import MissingDependencyError, OptionError
+from .errors import OptionError, needed
 from .simulator import Array
 from .step_derivatives import HeldSteps, derivatives
 
@@ -47,10 +47,8 @@ def casadi() -> Any:
     Raises:
         MissingDependencyError: CasADi is not installed.
     """
-    try:
+    with needed("symbolic steps need CasADi", "sysid"):
         import casadi as module
-    except ImportError as error:
-        raise MissingDependencyError.of("symbolic steps need CasADi", "sysid") from error
     return module
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import DataError, FileFormatError, MissingDependencyError, OptionError
+from ..core.errors import DataError, FileFormatError, OptionError, needed
 from ..core.files import write_atomically
 from ..core.simulator import Array, check_number
 from .film_body import TrackedBody
@@ -160,11 +160,9 @@ def _inside(spot: Array, frame: Image) -> bool:
 
 def _opened(path: Path, fps: float | None) -> tuple[float, Iterator[Image]]:
     """Frames per second, and the frames as red, green, blue, (H, W, 3) each."""
-    try:
+    with needed("tracking a film needs OpenCV and scikit-image", "video"):
         import cv2
         import skimage  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError.of("tracking a film needs OpenCV and scikit-image", "video") from error
     if not path.is_file():
         raise FileFormatError(f"{path} is missing")
     film = cv2.VideoCapture(str(path))

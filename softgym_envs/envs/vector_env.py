@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ..core.errors import MissingDependencyError, OptionError, ShapeError, shown
+from ..core.errors import OptionError, ShapeError, needed, shown
 from ..core.simulator import Array, check_choice, check_number
 from ..core.task import BoolArray, check_time, options_of
 from ..systems import system as load_system
@@ -66,10 +66,8 @@ def make_vector_env(
         if given:
             raise OptionError(f"{given}, which needs output='torch'")
         return made
-    try:
+    with needed("output='torch' needs torch", "learn"):
         from .device_env import DeviceVectorEnv, has_kernels
-    except ImportError as error:
-        raise MissingDependencyError.of("output='torch' needs torch", "learn") from error
     if has_kernels(made.task):
         return DeviceVectorEnv(made, starts=starts, dtype=dtype)
     if given:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import MissingDependencyError, StructureError
+from ..core.errors import StructureError, needed
 from .tree import WORLD, Ball, Body, Bond, Frame, Joint, Peg, Tree, Value, Weld
 
 
@@ -100,10 +100,8 @@ def velocity_step(tree: Tree, parameter_names: Sequence[str], dt: float) -> Any:
 
 
 def _casadi() -> Any:
-    try:
+    with needed("symbolic mechanics needs CasADi", "sysid"):
         import casadi
-    except ImportError as error:
-        raise MissingDependencyError.of("symbolic mechanics needs CasADi", "sysid") from error
     return casadi
 
 

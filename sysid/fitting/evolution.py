@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
+from softgym_envs.core.errors import DataError, OptionError, needed
 from softgym_envs.core.simulator import Array
 
 from ..diagnostics.diagnose import Ending, diagnose
@@ -60,10 +60,8 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
         MissingDependencyError: The package cma is not installed.
         DataError: No candidate can be simulated at the end.
     """
-    try:
+    with needed("evolution needs cma", "sysid"):
         import cma
-    except ImportError as error:
-        raise MissingDependencyError.of("evolution needs cma", "sysid") from error
     options, begin = options or EvolutionOptions(), time.perf_counter()
     segments = cut(problem, problem.split.train, None, free=problem.estimates_initial, exact=False)
     scale = channel_scale(segments)

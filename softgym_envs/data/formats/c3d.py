@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import FileFormatError, MissingDependencyError
+from ...core.errors import FileFormatError, needed
 from ...core.units import unit_named
 from ..tables import Table
 from .motion import Column, motion_table
@@ -24,10 +24,8 @@ def read(path: Path) -> Table:
         FileFormatError: It cannot be read, or has no markers.
         MissingDependencyError: ezc3d is not installed.
     """
-    try:
+    with needed(f"{path} is a C3D file, which needs ezc3d", "formats"):
         import ezc3d
-    except ImportError as error:
-        raise MissingDependencyError.of(f"{path} is a C3D file, which needs ezc3d", "formats") from error
     try:
         file = ezc3d.c3d(str(path))
     except Exception as error:  # it raises whatever its C++ does

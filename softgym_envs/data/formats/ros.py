@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import FileFormatError, MissingDependencyError
+from ...core.errors import FileFormatError, needed
 from ..tables import Table
 from .text import cells_of, columns_of, lines_of
 
@@ -49,11 +49,9 @@ def read_bag(path: Path) -> Table:
         FileFormatError: It cannot be read, or holds no messages with numbers.
         MissingDependencyError: rosbags is not installed.
     """
-    try:
+    with needed(f"{path} is a ROS bag, which needs rosbags", "formats"):
         from rosbags.highlevel import AnyReader, AnyReaderError
         from rosbags.typesys import Stores, get_typestore
-    except ImportError as error:
-        raise MissingDependencyError.of(f"{path} is a ROS bag, which needs rosbags", "formats") from error
     if path.is_file() and path.suffix != ".bag":
         if not (path.parent / "metadata.yaml").exists():
             raise FileFormatError(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import DataError, MissingDependencyError, OptionError
+from ...core.errors import DataError, OptionError, needed
 from ...core.parameters import Parameters
 from ...core.procedure import (
     Causes,
@@ -184,12 +184,10 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
         OptionError: No points, or a robot that has no symbolic step; see `symbolic.complementarity_form`.
         MissingDependencyError: CasADi is not installed.
     """
-    try:
+    with needed("the symbolic step needs CasADi", "sysid"):
         import casadi as ca
 
         from .symbolic import complementarity_form, tracked_points
-    except ImportError as error:
-        raise MissingDependencyError.of("the symbolic step needs CasADi", "sysid") from error
     model, picks = simulator.model, _picks(names)
     if not picks:
         raise OptionError(f"columns are {', '.join(names)}; expected points: point0.x, point0.y, ...")
