@@ -289,11 +289,6 @@ def own_entries(simulator: Simulator, state: Array) -> Array:
     return state if state.shape[-1] <= simulator.nx else np.ascontiguousarray(state[..., : simulator.nx])
 
 
-def in_simulator(world: Simulator, state: Array) -> Array:
-    """States of the robot's model as states of a world, at rest in its further entries; states of the world as they are."""
-    return embedded(world, state)
-
-
 def check_simulator(planner: Simulator, world: Simulator) -> None:
     """Raise `OptionError` unless the world's states are those of the planner's simulator, or begin with them."""
     ours, theirs = tuple(planner.state_names), tuple(world.state_names)
@@ -319,7 +314,7 @@ def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Pa
         ShapeError: `state` is not (B, nx).
         OptionError: The control step of the plan is no whole number of the world's physics steps.
     """
-    state = check_array("state", in_simulator(simulator, state), (None, simulator.nx))
+    state = check_array("state", embedded(simulator, state), (None, simulator.nx))
     controls = np.repeat(plan.controls[None], len(state), axis=0)
     states, status = simulator.rollout(state, controls, parameters, substeps=plan.substeps_in(simulator))
     return Run(states, controls, status)
@@ -335,7 +330,7 @@ def run_closed_loop(plan: Plan, simulator: Simulator, state: Array, parameters: 
         OptionError: The world's states do not begin with those that the plan was made with, or see `run_open_loop`.
     """
     check_simulator(plan.simulator, simulator)
-    state = check_array("state", in_simulator(simulator, state), (None, simulator.nx))
+    state = check_array("state", embedded(simulator, state), (None, simulator.nx))
     counted = CountedSimulator(simulator, plan.substeps_in(simulator))
     return roll_policy(counted, plan.followed(), state, plan.horizon, parameters)
 
@@ -361,7 +356,7 @@ def run_policy(
                 f"substeps is {substeps}: a control step of {played:g} s, the policy plans steps of {planned:g} s"
             )
     many = np.ndim(state) == 2
-    state = check_array("state", in_simulator(simulator, state), (None, simulator.nx) if many else (simulator.nx,))
+    state = check_array("state", embedded(simulator, state), (None, simulator.nx) if many else (simulator.nx,))
     counted = CountedSimulator(simulator, substeps)
     if many:
         return roll_policy(counted, policy, state, steps, parameters)
@@ -372,7 +367,7 @@ def roll_policy(
     simulator: CountedSimulator, policy: Callable[[Array, int], Array], state: Array, steps: int, parameters: Parameters | None
 ) -> Run:
     """Roll B rows under a batched policy, (B, nx), t -> (B, nu); a failed row stays at its last good state."""
-    state = in_simulator(simulator.simulator, state)
+    state = embedded(simulator.simulator, state)
     states: list[Array] = [state]
     controls: list[Array] = []
     status = np.zeros(len(state), dtype=np.int32)

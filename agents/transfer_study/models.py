@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from softgym_envs.core.base import embedded
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Array, Simulator
 
 from ..control.cost import Cost
-from ..control.plan import in_simulator, own_entries
+from ..control.plan import own_entries
 from ..models.borrowed import BorrowedSlopes
 from .definition import Condition, Study, StudyRun
 from .fits import MODEL, POSTERIOR_SAMPLES, draw, full_states, identify, stream
@@ -47,7 +48,7 @@ class Model:
     def states(self, state: Array) -> Array:
         """Convert states of the robot, or of a simulator with further entries, to states of this simulator."""
         world = self.simulator.simulator if isinstance(self.simulator, BorrowedSlopes) else self.simulator
-        return own_entries(world, in_simulator(world, state))
+        return own_entries(world, embedded(world, state))
 
     def parameter_values(self, batch: int) -> Parameters | None:
         """Parameters of `batch` times E rows, E running fastest."""
