@@ -189,19 +189,13 @@ class LinearRow:
         states, status = row.simulator.rollout(state[None], self.plan[None], row.parameters, substeps=row.substeps)
         if status[0]:
             return self.plan
-        many = row.parameters if row.parameters.batch is None else type(row.parameters).from_vector(row.parameters.to_matrix(T))
-        A, B, _ = row.simulator.linearize(states[0, :-1], self.plan, many, substeps=row.substeps)
+        A, B, _ = row.simulator.linearize(states[0, :-1], self.plan, repeated(row.parameters, T), substeps=row.substeps)
         change = self.solution(A, B, cost.expand(states, self.plan[None]))
         if change is None:
             return self.plan
         tried = self.plan + ALPHAS[:, None, None] * change
         runs = np.repeat(state[None], len(tried), axis=0)
-        every = (
-            row.parameters
-            if row.parameters.batch is None
-            else type(row.parameters).from_vector(row.parameters.to_matrix(len(tried)))
-        )
-        found, failed = row.simulator.rollout(runs, tried, every, substeps=row.substeps)
+        found, failed = row.simulator.rollout(runs, tried, repeated(row.parameters, len(tried)), substeps=row.substeps)
         return np.asarray(tried[int(np.argmin(total_cost(cost.value(found, tried), failed)))])
 
     def solution(self, A: Array, B: Array, model: Any) -> Array | None:
@@ -220,6 +214,11 @@ class LinearRow:
             return None
         ridge = 1e-3 * np.diag(H).mean() + 0.1 * np.abs(g).max()
         return solve_program(H + ridge * np.eye(T * na), g, self.plan, self.last)
+
+
+def repeated(parameters: Parameters, rows: int) -> Parameters:
+    """Parameters of one row, for many."""
+    return parameters if parameters.batch is None else type(parameters).from_vector(parameters.to_matrix(rows))
 
 
 def solve_program(H: Array, g: Array, plan: Array, last: Array) -> Array | None:
