@@ -38,6 +38,7 @@ TWISTING = 5e-4
 class MujocoLoop(MujocoSimulator):
     """See the module docstring.
 
+    >>> import numpy as np
     >>> mujoco_model = MujocoLoop()
     >>> still = np.tile(mujoco_model.model.hold, (1, 4, 1))
     >>> states, status = mujoco_model.rollout(mujoco_model.initial_state(), still, substeps=50)
