@@ -264,10 +264,10 @@ def ours(
     recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None, *, at_once: bool = True, starts: int = 1
 ) -> Fitted:
     """Single shooting with noise estimated per channel, from the recording to the intervals."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     problem = our_problem(TrajectorySet((trajectory,)), recording, start=start, at_once=at_once)
     result = single_shooting(problem, ShootingOptions(starts=starts))
-    return _fitted(result, time.perf_counter() - begin)
+    return _fitted(result, time.process_time() - begin)
 
 
 def _fitted(result: FitResult, seconds: float) -> Fitted:
@@ -334,7 +334,7 @@ def theirs(
         lag: See `peer_sequences`.
         off_bounds: Call its `move_off_bounds` first, as it advises for starts at a bound.
     """
-    begin = time.perf_counter()
+    begin = time.process_time()
     options = {} if residual is None else {"modify_residual": residual}
     function = peer.build_residual_fn(
         models_sequences=[peer_sequences(recording, trajectory, lag=lag)], n_threads=1, **options
@@ -349,7 +349,7 @@ def theirs(
     names = ChainParameters.names()
     values = dict(zip(names, (float(x) for x in np.ravel(result.x)), strict=True))
     ends = {name: (float(w), float(w)) for name, w in zip(names, widths, strict=True)}
-    return Fitted(values, ends, time.perf_counter() - begin)
+    return Fitted(values, ends, time.process_time() - begin)
 
 
 def theirs_plain(recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None) -> Fitted:
@@ -379,7 +379,7 @@ class Row:
     sensors: str
     seeds: int
     seconds: float
-    """Median time."""
+    """Median processor time [s]."""
     error: dict[str, float]
     """Constant -> RMS relative error."""
     covered: dict[str, int]
@@ -583,7 +583,7 @@ def table(rows: list[Row]) -> str:
 
 
 def step_by_step(seeds: int) -> float:
-    """Median seconds of our fit with one call of MuJoCo per control step."""
+    """Median processor seconds of our fit with one call of MuJoCo per control step."""
     recording = record("markers")
     return float(np.median([ours(recording, recording.noisy(seed), at_once=False).seconds for seed in range(seeds)]))
 
