@@ -4,8 +4,9 @@
     VineNavigate-v0       clutter=pocket                        plan_far
     TensegrityTerrain-v0  ground=ridge heading=0.0 level=3      detour
     ArmReach-v0           tolerance=0.003                       regulate
-    UpperBodyReach-v0     tolerance=0.01 hold_time=1.0          reach_stiffly
+    UpperBodyReach-v0     hold_time=1.0 tolerance=0.01          reach_stiffly
     SlidingBlock-v0       tolerance=[0.005,0.03]                try_policy
+    LoopBend-v0           periods=[2.0,3.0] tolerance=0.001     foresee
 
     PYTHONPATH=experiments softgym-envs benchmark ArmReach-v0 hard_settings:regulate --keyword tolerance=0.003
 
@@ -139,6 +140,31 @@ def try_policy(envs: Any, tries: int = 512, noise: float = 0.15) -> Policy:
             if info["is_success"].any():
                 return actions[int(np.argmax(info["is_success"]))].astype(np.float32)
         return actions[0]
+
+    def act(observation: Any) -> Array:
+        for row in np.flatnonzero(envs.episodes.steps == 0):
+            plans[row] = planned(int(row))
+        return plans[np.arange(B), np.minimum(envs.episodes.steps, steps - 1)].astype(np.float32)
+
+    return act
+
+
+def foresee(envs: Any) -> Policy:
+    """LoopBend: iLQG over the whole profile at once, with squared errors of the arm's angles as cost, replayed open loop."""
+    from agents.control.actions import ActionSimulator
+    from agents.control.cost import FeatureCost
+    from agents.control.ilqg import plan_ilqg
+
+    task, simulator, steps = envs.task, ActionSimulator(engine_of(envs), envs.task), envs.max_episode_steps
+    (B, na), substeps = envs.action_space.shape, round(envs.task.control_period / simulator.engine.dt)
+    plans = np.zeros((B, steps, na))
+
+    def planned(row: int) -> Array:
+        context = envs.context[row : row + 1]
+        wanted = np.concatenate([task.profile(context, k * task.control_period) for k in range(steps + 1)])
+        cost = FeatureCost(simulator, lambda states: states[..., :na], wanted, np.ones(na), control_weight=1e-6)
+        begin = {"controls": np.zeros((steps, na)), "parameters": envs.episodes.nominal}
+        return plan_ilqg(simulator, cost, envs.state[row], substeps=substeps, **begin).controls
 
     def act(observation: Any) -> Array:
         for row in np.flatnonzero(envs.episodes.steps == 0):

@@ -37,7 +37,7 @@ class Cell(NamedTuple):
     seed: int = 0
     """Seed of samples, or of the training; episodes have their own."""
     options: str = ""
-    """Keywords of the environment as words key=value with spaces between them."""
+    """Keywords of the environment as words key=value with spaces between them, in alphabetical order."""
 
     @property
     def keywords(self) -> dict[str, Any]:

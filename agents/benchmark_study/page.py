@@ -24,7 +24,10 @@ from .controllers import ROWS, row_of
 
 PUBLISHED = Path(__file__).with_name("numbers.json")
 """The cells that come with the package."""
-USUAL = {"seed": 0, "options": "", "failed": 0, "simulated": 0, "training_steps": 0, "training_seconds": 0.0, "missed": 0}
+USUAL = {
+    "seed": 0, "options": "", "failed": 0, "simulated": 0, "training_steps": 0, "training_seconds": 0.0, "missed": 0,
+    "budget": 0, "plans": 40,
+}  # fmt: skip
 """What a published cell does not repeat."""
 RESAMPLES = 2000
 """Bootstrap samples of a mean return."""

@@ -58,7 +58,7 @@ def cells(
     Raises:
         OptionError: Unknown id or controller.
     """
-    found = []
+    found, options = [], " ".join(sorted(options.split()))
     for name in controllers or tuple(ROWS):
         row = row_of(name)
         amounts = {"planning": tuple(sorted(budgets)), "training": (training_steps or 0,)}.get(row.budget, (0,))

@@ -18,7 +18,7 @@ from helpers import load_script, run, run_script
 import agents
 from agents.benchmark_study import page
 from agents.benchmark_study.case import Case, Cell
-from agents.benchmark_study.run import Settings, run_cell
+from agents.benchmark_study.run import Settings, cells, run_cell
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, StorageError
 from softgym_envs.core.files import read_json
 from softgym_envs.core.simulator import Simulator
@@ -269,13 +269,21 @@ def test_a_folder_that_cannot_be_used_is_refused_before_the_first_cell(tmp_path)
     assert not lines
 
 
+def test_the_order_of_keywords_gives_no_other_cell():
+    both = [
+        cells(["TensegrityTerrain-v0"], ["zero"], (), None, text) for text in ("level=3 ground=ridge", "ground=ridge level=3")
+    ]
+    assert both[0] == both[1] and both[0][0].keywords == {"ground": "ridge", "level": 3}
+
+
 def test_published_cells_are_of_every_id_and_each_has_episodes_or_a_reason():
-    cells = page.published()
+    published = page.published()
     for name in ("zero", "random", "heuristic", "policy"):
-        assert {cell["id"] for cell in cells if cell["controller"] == name} == {task.id for task in tasks()}
-    for cell in cells:
+        assert {cell["id"] for cell in published if cell["controller"] == name} == {task.id for task in tasks()}
+    for cell in published:
         assert cell.get("reason") or len(cell["success"]) == len(cell["returns"]) == cell["episodes"]
-    names = [Cell(*(cell[key] for key in Cell._fields)).name for cell in cells]
+    assert all(cell["options"] == " ".join(sorted(cell["options"].split())) for cell in published)
+    names = [Cell(*(cell[key] for key in Cell._fields)).name for cell in published]
     assert len(set(names)) == len(names) and page.PUBLISHED.stat().st_size < 200_000
 
 
