@@ -509,7 +509,7 @@ FINDINGS = (
     "100 steps succeeds in all episodes. "
     "The heuristic reaches 67 % and the shipped policy 47 %.",
     "The budget that solves UpperBodyReach does not run in real time. Ten times the budget take `mppi` from 20 % to 100 %. "
-    "Then all timed plans are late: 37 ms in a period of 20 ms. With actions 40 ms late it still succeeds in 90 %.",
+    "Then all timed plans are late: 22 ms in a period of 20 ms. With actions 40 ms late it still succeeds in 90 %.",
     "A minute of learning from sensors beats every planner on fast motions. On LoopBend with periods of 1 to 1.5 s and a "
     "tolerance of 5 mm, PPO from scratch succeeds in 99 %. The best planner that was tried (`cem` with "
     "1,000 steps) reaches 20 %, the heuristic 0.",
