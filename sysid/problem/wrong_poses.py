@@ -57,9 +57,9 @@ POSE_LEAST = 0.04
 FLIGHT_ROWS, OVER_GROUND = 8, 0.1
 """Fewest rows before the first strike whose fall is compared with gravity, and height over the lowest place, over the size of
 the body, below which it may have struck."""
-STEADY, COURSE, ASIDE = 0.5, 0.5, 0.25
-"""Largest change of a fall's acceleration within half of its rows, weight of its largest change at all, and largest
-acceleration aside, over the fall: a hand that lowers a body changes it by twice as much at least."""
+STEADY, ASIDE = 0.5, 0.25
+"""Largest change of a fall's acceleration within half of its rows, and largest acceleration aside, over its mean: a hand does
+more of either."""
 FALL_TIMES, FALL_ERRORS = 1.4, 6.0
 """Factor, and standard errors, by which a fall must differ from gravity. 535 real throws and drops fell with 0.78 to 1.03 times
 gravity: plates brake."""
@@ -311,8 +311,8 @@ def _fall(seen: Outline, times: Array, size: float) -> tuple[float, float] | Non
     changed = 6.0 * (abs(found[3, 2]) + 2.0 * errors[3, 2])
     aside = 2.0 * (np.hypot(*found[2, :2]) + 2.0 * errors[2, :2].max())
     course = np.polynomial.Polynomial.fit(moments, center[rows, 2], 4, domain=(-1.0, 1.0)).deriv(2)(np.linspace(-0.9, 0.9, 7))
-    changed = max(changed, COURSE * float(np.abs(course + pulled).max()))
-    clear = 2.0 * pulled > FALLEN * size and changed < STEADY * pulled and aside < ASIDE * pulled
+    falling = bool(np.abs(course + pulled).max() < pulled)  # all the time: a hand brakes the body before the ground
+    clear = falling and 2.0 * pulled > FALLEN * size and changed < STEADY * pulled and aside < ASIDE * pulled
     return (float(pulled / half**2), float(error / half**2)) if clear else None
 
 

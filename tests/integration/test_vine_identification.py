@@ -219,8 +219,8 @@ def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
     ground_truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
     given = Args("vine", model=str(tmp_path / "robot.toml"), data=tuple(paths), fps=120.0, free_motion=True)
     assert main(replace(given, initial_guess=tmp_path / "start.toml", out=tmp_path / "fit")) == 0
-    told = next(line for line in capsys.readouterr().out.splitlines() if "the fit uses another option of the simulator" in line)
-    assert "bending linear -> wrinkling" in told and "dt" not in told
+    note = next(line for line in capsys.readouterr().out.splitlines() if "the fit uses another option of the simulator" in line)
+    assert "bending linear -> wrinkling" in note and "dt" not in note
     for estimate in json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]:
         low, high = estimate["interval"]
         middle, width, value = 0.5 * (low + high), 0.5 * (high - low), getattr(ground_truth, estimate["name"])
